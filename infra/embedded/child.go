@@ -19,12 +19,11 @@ type child struct {
 	process *os.Process
 }
 
-// startChild runs cmd in its own process group, so that a Ctrl-C at the
-// terminal reaches only this process, which then ends its children in order.
+// startChild runs cmd in its own process group, so that Ctrl-C at the terminal interrupts only
+// this process, which then stops its children in order.
 //
-// The kernel sends the parent-death signal when the parent *thread* ends, and Go
-// ends idle threads at will. The goroutine below therefore keeps the thread that
-// forked locked until the child is gone.
+// The kernel sends the parent-death signal when the parent *thread* ends, and Go ends idle
+// threads at any time. So the goroutine below locks the forking thread until the child has ended.
 func startChild(cmd *exec.Cmd) (*child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -50,7 +49,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 			return
 		}
 
-		_ = cmd.Wait() // the state below says it all
+		_ = cmd.Wait() // ProcessState contains the result
 
 		c.mu.Lock()
 		c.process, c.state = nil, cmd.ProcessState
@@ -75,7 +74,7 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-// Err says how the child ended; valid once done is closed.
+// Err returns how the child ended; valid once done is closed.
 func (c *child) Err() error {
 	if c.state == nil {
 		return fmt.Errorf("process %d ended", c.pid)

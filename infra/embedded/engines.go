@@ -1,14 +1,13 @@
-// Package embedded runs the engines that Everloop stands on (PostgreSQL, Temporal
-// with its web UI, NATS JetStream and an S3 server) inside or below this process,
-// so that one command needs no container engine and no account anywhere.
+// Package embedded runs the engines of Everloop (PostgreSQL, Temporal with its web UI, NATS
+// JetStream and an S3 server) inside this process or as its children, so that one command needs
+// no container engine and no cloud account.
 //
-// It is for wiring only: it returns addresses and credentials, and everything
-// else reaches the engines through the same clients as it would external ones. It
-// must not know sessions, chats or any other idea of the domain.
+// It returns addresses and credentials only; all other code uses the engines through the clients
+// of external engines. It must not depend on sessions, chats or other types of the domain.
 //
-// Starting the object store changes the working directory of the process, because
-// the gateway resolves every key against it. Make every path of the process
-// absolute before [Start], and never change the directory afterwards.
+// Starting the object store changes the working directory of the process, because the gateway
+// resolves every key against it. Make all paths of the process absolute before [Start], and do
+// not change the directory afterwards.
 package embedded
 
 import (
@@ -26,15 +25,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Listen is a configured listen address together with the name of the setting it
-// came from, so that an address already taken can be reported as one clear error.
+// Listen is a configured listen address together with the name of its setting, which is named in
+// the error for an occupied address.
 type Listen struct {
-	Addr     string // host:port; port 0 takes a random free one
+	Addr     string // host:port; port 0: a random free port
 	Variable string // the environment variable to change, such as TEMPORAL_ADDR
 }
 
-// Engine is the configuration of one engine, which Start makes run. Its file has its
-// configuration, its start and its stop; nothing else of this package names it.
+// Engine is the configuration of one engine, which Start runs. Each engine has a file with its
+// configuration, start and stop; no other file names the engine.
 type Engine interface {
 	// name is the engine's short name, such as "nats": see Config.Progress.
 	name() string
@@ -42,8 +41,8 @@ type Engine interface {
 	title() string
 	// listens are the configured addresses, which are probed before anything starts.
 	listens() []Listen
-	// after names the engines that must be ready before this one starts and are stopped
-	// after it. Those that the same Start does not start do not count.
+	// after names the engines that must be ready before this one starts and are stopped after it.
+	// Engines that the same Start does not start are ignored.
 	after() []string
 	// start returns once the engine can be used. dir is DATA_DIR; others has the engines
 	// that are ready.
@@ -52,16 +51,16 @@ type Engine interface {
 
 // Running is an engine that runs in this process tree.
 type Running interface {
-	// Done is closed when the engine has ended by itself; nil when it never does.
+	// Done is closed when the engine has ended unexpectedly; nil: never.
 	Done() <-chan struct{}
-	// Err says why; valid once Done is closed.
+	// Err returns the reason; valid once Done is closed.
 	Err() error
 	Stop(ctx context.Context) error
 }
 
-// Config says which engines to start and where.
+// Config lists the engines to start and their directory.
 type Config struct {
-	// Dir is DATA_DIR. It is made when absent, and locked: one process a directory.
+	// Dir is DATA_DIR. It is created when missing, and locked: one process per directory.
 	Dir string
 	// Logger gets the engines' own warnings and errors. Nil means slog.Default().
 	Logger *slog.Logger
@@ -69,11 +68,11 @@ type Config struct {
 	// "temporal", "temporal-ui", "nats" or "objects"; state is "starting", "ready" or
 	// "stopped". Calls never overlap.
 	Progress func(name, state string)
-	// Engines are those to start; the deployment uses external ones for the others.
+	// Engines are the engines to start; the others are external.
 	Engines []Engine
 }
 
-// Engines holds what [Start] started.
+// Engines are the running engines of [Start].
 type Engines struct {
 	parts    []*part
 	lock     *dirLock
@@ -117,14 +116,13 @@ func Of[T Running](e *Engines) (found T) {
 	return found
 }
 
-// Start locks cfg.Dir and brings up the engines side by side, each after those that it
-// needs. When one fails, those already running are stopped again and the first fault is
-// returned.
+// Start locks cfg.Dir and starts the engines concurrently, each after its dependencies. When one
+// fails, the running engines are stopped and the first error is returned.
 func Start(ctx context.Context, cfg Config) (*Engines, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	// Ports first: a fault that the operator can fix at once must not cost a start.
+	// Check the ports first: an occupied one must be reported without the delay of a start.
 	if err := cfg.checkAddresses(); err != nil {
 		return nil, err
 	}
@@ -154,7 +152,7 @@ func Start(ctx context.Context, cfg Config) (*Engines, error) {
 	}
 
 	if err := e.startAll(ctx, dir, cfg.Logger); err != nil {
-		// The caller's context may be the reason; give the clean-up its own time.
+		// The caller's context may be cancelled; the clean-up has its own deadline.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
 
@@ -179,6 +177,7 @@ func (cfg *Config) checkAddresses() error {
 	return errors.Join(faults...)
 }
 
+// startAll starts each engine in a goroutine, which waits for the engine's dependencies.
 func (e *Engines) startAll(ctx context.Context, dir string, logger *slog.Logger) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range e.parts {
@@ -205,7 +204,7 @@ func (e *Engines) startAll(ctx context.Context, dir string, logger *slog.Logger)
 			p.running = running
 			e.watch(p.title(), running)
 			e.report(p.name(), "ready")
-			close(p.ready) // those that wait for it start now
+			close(p.ready) // unblocks dependent engines
 
 			return nil
 		})
@@ -214,7 +213,7 @@ func (e *Engines) startAll(ctx context.Context, dir string, logger *slog.Logger)
 	return group.Wait()
 }
 
-// watch reports the end of an engine on Dead, unless it was asked to stop.
+// watch reports the unexpected end of an engine on Dead.
 func (e *Engines) watch(title string, running Running) {
 	if running.Done() == nil {
 		return
@@ -247,8 +246,8 @@ func (e *Engines) Wait(ctx context.Context) error {
 	}
 }
 
-// Stop ends the engines in the reverse order of their needs and releases the lock
-// of the directory. The first call does the work; later ones return its result.
+// Stop stops the engines in reverse dependency order and releases the lock of the directory. It
+// is idempotent: later calls return the first result.
 func (e *Engines) Stop(ctx context.Context) error {
 	e.stopOnce.Do(func() {
 		close(e.stopping)
@@ -258,6 +257,7 @@ func (e *Engines) Stop(ctx context.Context) error {
 	return e.stopErr
 }
 
+// stopAll stops the engines in reverse order and joins their errors.
 func (e *Engines) stopAll(ctx context.Context) error {
 	var group sync.WaitGroup
 
@@ -289,7 +289,7 @@ func (e *Engines) stopAll(ctx context.Context) error {
 	return errors.Join(append(faults, e.lock.release())...)
 }
 
-// serialProgress makes a callback safe to call from several goroutines.
+// serialProgress returns a callback that is safe for concurrent use.
 func serialProgress(progress func(name, state string)) func(name, state string) {
 	if progress == nil {
 		return func(string, string) {}
@@ -305,8 +305,8 @@ func serialProgress(progress func(name, state string)) func(name, state string) 
 	}
 }
 
-// makePrivate makes a directory in which other users of the machine can pass, to what
-// is theirs, and see nothing. One that exists becomes so if it belongs to the service.
+// makePrivate creates a directory with mode 0711: other users can traverse it, but not list it.
+// An existing directory owned by the service loses all other permission bits.
 func makePrivate(dir string) error {
 	const passOnly = 0o711
 	if err := os.MkdirAll(dir, passOnly); err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// maxEventPayload bounds one message. Events above 256 KiB carry a reference, so
-// this is room, not a size to use.
+// maxEventPayload is the maximum size of a message, in bytes. Events above 256 KiB are stored
+// elsewhere and referenced, so this is a safety margin.
 const maxEventPayload = 8 << 20
 
-// eventsSyncInterval is how often JetStream flushes its files to the disk. A kill of
-// the process loses nothing. A power cut loses the events of this span, whose state
-// is in PostgreSQL; the event log continues in a new generation after each restart, and
-// the rows of the outbox, which outlive their publication by more than two of these
-// spans, are published again.
+// eventsSyncInterval is the interval of JetStream's fsync. A killed process loses nothing. A
+// power failure loses the events of this interval, whose state is in PostgreSQL; the event log
+// starts a new generation after each restart, and the rows of the outbox, which are deleted more
+// than two intervals after publication, are published again.
 const eventsSyncInterval = time.Second
 
 // EventsConfig configures the NATS server.
@@ -54,7 +53,7 @@ type Events struct {
 	url    string
 }
 
-// StartEvents starts the server on dir and returns once it takes connections.
+// StartEvents starts the server in dir and returns when it accepts connections.
 func StartEvents(dir string, cfg EventsConfig, logger *slog.Logger) (*Events, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// joinedListener accepts the connections of several listeners. Its address is that of
-// the first.
+// joinedListener accepts the connections of several listeners. Its address is the first
+// listener's.
 type joinedListener struct {
 	listeners []net.Listener
 	accepted  chan acceptedConn
@@ -19,7 +19,7 @@ type acceptedConn struct {
 	err  error
 }
 
-// newJoinedListener takes the listeners over: they are closed with it.
+// newJoinedListener returns a joinedListener, which closes the listeners.
 func newJoinedListener(listeners ...net.Listener) *joinedListener {
 	j := &joinedListener{listeners: listeners, accepted: make(chan acceptedConn), closed: make(chan struct{})}
 	for _, listener := range listeners {
@@ -49,8 +49,8 @@ func (j *joinedListener) accept(listener net.Listener) {
 	}
 }
 
-// temporary reports whether the next Accept may succeed, as when the process had no
-// file descriptor left.
+// temporary reports whether the next Accept can succeed, for example after running out of file
+// descriptors.
 func temporary(err error) bool {
 	fault, ok := err.(interface{ Temporary() bool })
 	return ok && fault.Temporary()

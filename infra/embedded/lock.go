@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirLock is the exclusive claim of this process on a data directory. The kernel
-// drops it with the process, however that ends, so a leftover file means nothing.
+// dirLock is an exclusive flock of a data directory. The kernel releases it when the process
+// ends, so a leftover file has no effect.
 type dirLock struct{ file *os.File }
 
 const lockName = "lock"
@@ -21,7 +21,7 @@ const lockName = "lock"
 // ErrUsed reports that another process uses the data directory.
 var ErrUsed = errors.New("in use")
 
-// lockDir claims dir or says which process holds it.
+// lockDir locks dir or returns an error with the process that has locked it.
 func lockDir(dir string) (*dirLock, error) {
 	path := filepath.Join(dir, lockName)
 
@@ -58,6 +58,6 @@ func lockDir(dir string) (*dirLock, error) {
 	return &dirLock{file: file}, nil
 }
 
-// release gives the directory up. The file stays: removing it would let two later
-// processes lock two different files of the same name.
+// release unlocks the directory. The file stays: removing it would let two later processes lock
+// two different files of the same name.
 func (l *dirLock) release() error { return l.file.Close() }

@@ -28,7 +28,7 @@ const maxCopySize = 5 << 30
 
 // ObjectsConfig configures the S3 server.
 type ObjectsConfig struct {
-	// Listen is a loopback address; an empty one takes a random port.
+	// Listen is a loopback address; empty: a random port.
 	Listen Listen
 }
 
@@ -51,11 +51,11 @@ func (c ObjectsConfig) start(ctx context.Context, dir string, _ *Engines, logger
 	return StartObjects(ctx, filepath.Join(dir, "objects"), c, logger)
 }
 
-// Objects is an S3 server in this process that keeps objects as files, each of them
-// on the disk before it is acknowledged.
+// Objects is an S3 server in this process that stores objects as files and flushes each object
+// before the acknowledgement.
 //
-// A key must not be a directory of another (a and a/b), and no part of it may be
-// longer than 255 bytes. A process can run only one.
+// A key must not be a directory of another key (a and a/b), and each part of it can have at most
+// 255 bytes. A process can run only one server.
 type Objects struct {
 	endpoint string
 	keys     objectKeys
@@ -64,7 +64,7 @@ type Objects struct {
 	err      error // valid once done is closed
 }
 
-// objectKeys are the credentials, kept in DIR/credentials.json.
+// objectKeys are the credentials, stored in DIR/credentials.json.
 type objectKeys struct {
 	AccessKey string `json:"access_key"`
 	SecretKey string `json:"secret_key"`
@@ -191,7 +191,7 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 	return &durableFiles{Posix: backend, root: root, sidecar: options.SideCarDir}, nil
 }
 
-// hasExtendedAttributes tries one on a scratch file.
+// hasExtendedAttributes tests extended attributes on a temporary file.
 func hasExtendedAttributes(dir string) bool {
 	scratch, err := os.CreateTemp(dir, ".xattr-*")
 	if err != nil {
@@ -237,7 +237,7 @@ func (o *Objects) awaitReady(ctx context.Context) error {
 	err := poll(ctx, func() error {
 		select {
 		case <-o.done:
-			cancel() // no use in asking again
+			cancel() // retries are futile
 			return o.Err()
 		default:
 			return answers(ctx, "http://"+o.endpoint+"/healthz")
@@ -276,7 +276,7 @@ func (o *Objects) SecretKey() string { return o.keys.SecretKey }
 // Done is closed when the server has ended.
 func (o *Objects) Done() <-chan struct{} { return o.done }
 
-// Err says how the server ended; valid once Done is closed, and never nil then.
+// Err returns how the server ended; valid once Done is closed, and never nil then.
 func (o *Objects) Err() error {
 	if o.err == nil {
 		return errors.New("the S3 server ended")
@@ -297,7 +297,7 @@ func (o *Objects) Stop(ctx context.Context) error {
 	}
 }
 
-// answers reports whether url gives an ordinary answer.
+// answers reports whether a GET of url returns a regular response.
 func answers(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

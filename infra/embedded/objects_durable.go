@@ -12,10 +12,10 @@ import (
 	"github.com/versity/versitygw/s3response"
 )
 
-// durableFiles makes an acknowledged object survive a power cut. The gateway links
-// complete files into place, so a crash never shows half an object, but it flushes
-// nothing: here every operation that creates an object flushes the file and all
-// directories up to the bucket before the client is answered.
+// durableFiles makes acknowledged objects survive a power failure. The gateway links complete
+// files into place, so a crash never leaves partial objects, but it does not flush: here every
+// operation that creates an object flushes the file and all directories up to the bucket before
+// the response.
 type durableFiles struct {
 	*posix.Posix
 	root    string
@@ -42,8 +42,8 @@ func (d *durableFiles) CopyObject(ctx context.Context, in s3response.CopyObjectI
 	return out, err
 }
 
-// CompleteMultipartUpload joins the parts of an object durably. Parts themselves are
-// not flushed: the client uploads them again when the upload is lost.
+// CompleteMultipartUpload joins the parts of an object durably. Parts are not flushed: the client
+// repeats a lost upload.
 func (d *durableFiles) CompleteMultipartUpload(
 	ctx context.Context,
 	in *s3.CompleteMultipartUploadInput,
@@ -56,7 +56,7 @@ func (d *durableFiles) CompleteMultipartUpload(
 	return out, version, err
 }
 
-// CreateBucket makes a bucket durably.
+// CreateBucket creates a bucket durably.
 func (d *durableFiles) CreateBucket(ctx context.Context, in *s3.CreateBucketInput, acl []byte) error {
 	if err := d.Posix.CreateBucket(ctx, in, acl); err != nil {
 		return err
@@ -65,8 +65,8 @@ func (d *durableFiles) CreateBucket(ctx context.Context, in *s3.CreateBucketInpu
 	return errors.Join(syncPath(filepath.Join(d.root, *in.Bucket)), syncPath(d.root))
 }
 
-// flush writes an object and its way from the bucket to the disk. An object that is
-// gone again was deleted after it was stored, which is no fault of the store.
+// flush flushes an object and its directories up to the bucket. A missing object was deleted
+// concurrently, which is not an error.
 func (d *durableFiles) flush(bucket, key *string) error {
 	err := syncUpwards(filepath.Join(d.root, *bucket), filepath.FromSlash(*key))
 	if err == nil && d.sidecar != "" {

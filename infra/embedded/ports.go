@@ -11,16 +11,15 @@ import (
 	"syscall"
 )
 
-// Random ports are taken below the range from which the kernel serves outgoing
-// connections (32768 upwards by default): a port from that range can be stolen by
-// any connection between probing it and listening on it.
+// Random ports are below the kernel's ephemeral range (32768 upwards by default): an outgoing
+// connection could take a port of that range between the probe and the listen.
 const (
 	firstRandomPort = 20000
 	lastRandomPort  = 32767
 )
 
-// probe reports a malformed address, or one that cannot be bound, in terms of the
-// setting to change. Port 0 is always free.
+// probe returns an error for an invalid or unavailable address that names its setting. Port 0 is
+// always available.
 func (l Listen) probe() error {
 	if _, _, err := l.split(); err != nil {
 		return err

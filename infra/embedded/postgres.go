@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Databases made at every start when absent.
+// Databases that every start creates when missing.
 const (
 	everloopDatabase           = "everloop"
 	temporalDatabase           = "temporal"
@@ -27,8 +27,8 @@ const (
 // applicationDatabases belong to the application role.
 var applicationDatabases = []string{everloopDatabase, temporalDatabase, temporalVisibilityDatabase}
 
-// How long a start waits for a predecessor that is still going down. After a
-// kill -9 of this process the old server needs a moment to notice and to end.
+// staleServerWait is how long a start waits for the end of a previous server. After a kill -9 of
+// this process the old server needs a moment to notice and to stop.
 const staleServerWait = 15 * time.Second
 
 // PostgresConfig configures the supervised PostgreSQL.
@@ -103,9 +103,9 @@ func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *
 	return p, nil
 }
 
-// launch starts the server until it accepts connections. A predecessor that still
-// holds the cluster is waited for: the server itself decides whether its pid file
-// is stale, so the file is never removed here.
+// launch starts the server and waits until it accepts connections. It retries while a previous
+// server still uses the cluster. PostgreSQL itself decides whether its pid file is stale; it is
+// never removed here.
 func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Logger) error {
 	deadline := time.Now().Add(staleServerWait)
 
@@ -151,8 +151,8 @@ func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Lo
 	}
 }
 
-// awaitReady returns when the server accepts connections, or has ended, or ctx has.
-// Crash recovery may take long and is not a fault.
+// awaitReady returns when the server accepts connections or has ended, or ctx is cancelled. Crash
+// recovery can take long and is not an error.
 func (p *Postgres) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -177,7 +177,7 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 	}
 }
 
-// createDatabase makes a database unless it exists.
+// createDatabase creates a database unless it exists.
 func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	var exists bool
 
@@ -197,8 +197,8 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	return nil
 }
 
-// URL returns the connection string of a database for pgx as the application role, by the
-// Unix socket where there is one. It contains the role's password.
+// URL returns the connection string of a database for pgx with the application role, through the
+// Unix socket if there is one. It contains the role's password.
 func (p *Postgres) URL(database string) string {
 	return p.url(url.UserPassword(applicationRole, p.appPassword), database)
 }
@@ -243,13 +243,13 @@ func (p *Postgres) Pid() int { return p.child.pid }
 // Done is closed when the server has ended.
 func (p *Postgres) Done() <-chan struct{} { return p.child.done }
 
-// Err says how the server ended. It is valid once Done is closed, and never nil then.
+// Err returns how the server ended; valid once Done is closed, and never nil then.
 func (p *Postgres) Err() error {
 	return fmt.Errorf("%w; see %s", p.child.Err(), p.logPath)
 }
 
-// Stop shuts the server down: clients are disconnected, everything is written out.
-// When ctx ends first the server is stopped at once; it then recovers at the next start.
+// Stop shuts the server down: it disconnects clients and writes a checkpoint. When ctx is
+// cancelled first, the server is stopped immediately and recovers at the next start.
 func (p *Postgres) Stop(ctx context.Context) error {
 	defer p.removeSocket()
 
@@ -266,8 +266,8 @@ func (p *Postgres) Stop(ctx context.Context) error {
 	}
 }
 
-// removeStaleSockets clears what killed servers of this cluster left under the ports
-// of earlier starts. Once ours is ready no other can be alive.
+// removeStaleSockets removes sockets that killed servers of this cluster left for other ports. It
+// must be called when this server is ready, so that no other can be running.
 func (p *Postgres) removeStaleSockets() {
 	if p.socketDir == "" {
 		return
@@ -283,8 +283,7 @@ func (p *Postgres) removeStaleSockets() {
 	}
 }
 
-// removeSocket clears what a server that could not clean up left, and the directory
-// of the socket unless another server uses it too.
+// removeSocket removes the leftover socket, and its directory unless another server uses it.
 func (p *Postgres) removeSocket() {
 	if p.socketDir == "" {
 		return

@@ -89,7 +89,7 @@ func ownerOf(path string) (uid int, exists bool) {
 	return int(stat.Uid), true
 }
 
-// apply makes cmd run as the account.
+// apply sets the user of cmd to the account.
 func (a *account) apply(cmd *exec.Cmd) {
 	if a == nil {
 		return
@@ -102,7 +102,7 @@ func (a *account) apply(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 }
 
-// chown gives path to the account.
+// chown changes the owner of path to the account.
 func (a *account) chown(path string) error {
 	if a == nil {
 		return nil
@@ -111,8 +111,8 @@ func (a *account) chown(path string) error {
 	return os.Lchown(path, a.uid, a.gid)
 }
 
-// privateDir makes dir, owned by the account and closed to all other users. A
-// directory that another user prepared under that name is refused.
+// privateDir creates dir with mode 0700, owned by the account. An existing directory of another
+// user is an error.
 func (a *account) privateDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
@@ -138,8 +138,8 @@ func (a *account) privateDir(dir string) error {
 	return nil
 }
 
-// canWalkTo reports whether the account may enter every directory above dir, and
-// dir itself. It looks at modes only, not at access lists.
+// canWalkTo reports whether the account can traverse dir and every directory above it. It checks
+// modes only, not ACLs.
 func (a *account) canWalkTo(dir string) bool {
 	if a == nil {
 		return true

@@ -20,23 +20,23 @@ import (
 // cluster is a PostgreSQL data directory with everything needed to run it:
 //
 //	DIR/data           the cluster
-//	DIR/data.tmp       a cluster being made; never survives a start
+//	DIR/data.tmp       a cluster during initialisation; removed at every start
 //	DIR/password       the superuser's password, mode 0600
 //	DIR/app-password   the application role's password, mode 0600
 //	DIR/run            the Unix socket, mode 0700
-//	DIR/postgres.log   what the server says
+//	DIR/postgres.log   the server's log
 type cluster struct {
 	dir     string
 	install pgprograms.Installation
 	account *account // whom the server runs as; nil means this process's own user
 	// The passwords of the superuser and of the application role.
 	superuserPassword, appPassword string
-	// handle is an open descriptor of dir. The server's user often may not walk to
-	// dir by its path (below root's home, say); by an inherited descriptor it can.
+	// handle is an open descriptor of dir. The server's user often cannot reach dir by its path
+	// (below root's home, for example), but can by an inherited descriptor.
 	handle *os.File
 }
 
-// openCluster prepares dir and makes the cluster when there is none.
+// openCluster prepares dir and initialises the cluster when it does not exist.
 func openCluster(ctx context.Context, dir, binDir string) (*cluster, error) {
 	c := &cluster{dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -95,7 +95,7 @@ func (c *cluster) dataDir() string { return filepath.Join(c.dir, "data") }
 
 func (c *cluster) program(name string) string { return filepath.Join(c.install.BinDir, name) }
 
-// own makes or loads a file of dir and gives it to the server's user.
+// own creates or loads a file of dir and changes its owner to the server's user.
 func (c *cluster) own(name string, load func(path string) (string, error)) (string, error) {
 	path := filepath.Join(c.dir, name)
 
@@ -107,7 +107,7 @@ func (c *cluster) own(name string, load func(path string) (string, error)) (stri
 	return value, c.account.chown(path)
 }
 
-// existingMajor returns the major version of the cluster, 0 when there is none.
+// existingMajor returns the major version of the cluster, or 0 without a cluster.
 func (c *cluster) existingMajor() (int, error) {
 	content, err := os.ReadFile(filepath.Join(c.dataDir(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -137,8 +137,8 @@ func (c *cluster) existingMajor() (int, error) {
 	return major, nil
 }
 
-// initialise makes the cluster next to its place and renames it there, so that an
-// interrupted first start leaves nothing that looks like data.
+// initialise creates the cluster under a temporary name and renames it, so that an interrupted
+// first start leaves no partial cluster.
 func (c *cluster) initialise(ctx context.Context) error {
 	temp := c.dataDir() + ".tmp"
 	if err := os.RemoveAll(temp); err != nil {
@@ -192,8 +192,8 @@ func (c *cluster) initialise(ctx context.Context) error {
 // ALTER SYSTEM, which is read after it.
 const settingsFile = "everloop.conf"
 
-// settings are for one machine with little memory to spare: the whole stack shall
-// idle below 400 MB. Durability is not traded: fsync and synchronous_commit stay on.
+// settings are for one machine with little memory: all engines together should use below 400 MB
+// when idle. Durability is not reduced: fsync and synchronous_commit stay on.
 const settings = `# Written by Everloop at every start. Use ALTER SYSTEM for changes of your own.
 shared_buffers = 48MB
 max_connections = 123
@@ -221,15 +221,14 @@ listen_addresses = '127.0.0.1'
 unix_socket_permissions = 0700
 `
 
-// Bounds of max_wal_size in MB. With little, checkpoints come every minute under
-// load, and each makes PostgreSQL write every changed page whole once more.
+// Limits of max_wal_size in MB. With a small value, checkpoints run every minute under load, and
+// after each PostgreSQL writes every changed page in full once more.
 const (
 	leastWAL = 256
 	maxWAL   = 2048
 )
 
-// walSize is max_wal_size in MB: an eighth of what is free on the disk of dir,
-// within the bounds.
+// walSize returns max_wal_size in MB: an eighth of the free disk space at dir, within the limits.
 func walSize(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

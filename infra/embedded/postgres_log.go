@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of the server's log: of a longer one the end is kept.
+// Limits of the server's log: a longer log is truncated at its start.
 const (
 	maxLogSize    = 8 << 20
 	keptLogSize   = 1 << 20
@@ -42,13 +42,13 @@ func openLog(path string) (*serverLog, error) {
 	return &serverLog{file: file, path: path, offset: size}, nil
 }
 
-// openLogFile follows no link: the directory belongs to the server's user, who must
-// not be able to point this process, perhaps root, at another file.
+// openLogFile does not follow links: the directory belongs to the server's user, who must not be
+// able to redirect this process, possibly root, to another file.
 func openLogFile(path string, flags int) (*os.File, error) {
 	return os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 }
 
-// written returns what was logged since the file was opened.
+// written returns the log since the file was opened.
 func (l *serverLog) written() string {
 	content, err := os.ReadFile(l.path)
 	if err != nil || int64(len(content)) < l.offset {
@@ -58,7 +58,7 @@ func (l *serverLog) written() string {
 	return string(content[l.offset:])
 }
 
-// boundLog keeps the log within its size until the server has ended.
+// boundLog limits the size of the log until the server has ended.
 func boundLog(path string, every time.Duration, ended <-chan struct{}, logger *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -75,8 +75,8 @@ func boundLog(path string, every time.Duration, ended <-chan struct{}, logger *s
 	}
 }
 
-// shortenLog leaves the end of a log that is too long. The server appends to the same
-// file; what it writes in between may be lost.
+// shortenLog removes the start of an oversized log. The server appends to the same file;
+// concurrent writes can be lost.
 func shortenLog(path string) error {
 	file, err := openLogFile(path, os.O_RDWR|os.O_APPEND)
 	if err != nil {

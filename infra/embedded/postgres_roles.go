@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Roles of the embedded cluster. The superuser made the cluster; only [StartPostgres]
-// connects as it. Everloop and Temporal connect as the application role, which owns
-// its databases and may do nothing outside them: no programs, no files of the server.
+// Roles of the embedded cluster. The superuser has created the cluster; only [StartPostgres]
+// connects as it. Everloop and Temporal connect as the application role, which owns its databases
+// and has no rights outside them: no programs, no files of the server.
 const (
 	superuser       = "everloop"
 	applicationRole = "everloop_app"
@@ -37,8 +37,8 @@ func (p *Postgres) prepareDatabases(ctx context.Context) error {
 	return nil
 }
 
-// ensureApplicationRole makes the role, or resets its attributes and password. What
-// else it was granted, as membership in another role, is revoked.
+// ensureApplicationRole creates the role, or resets its attributes and password. It revokes other
+// grants, such as membership in another role.
 func ensureApplicationRole(ctx context.Context, conn *pgx.Conn, password string) error {
 	setUp, err := statements(ctx, conn, `
 		SELECT format('%s ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD %L',

@@ -21,8 +21,8 @@ func randomSecret() string {
 	return hex.EncodeToString(b[:])
 }
 
-// loadSecret returns the secret kept in path, or makes one. The file is private
-// and complete or absent, whatever interrupts its making.
+// loadSecret returns the secret in path, or creates it. The file has mode 0600 and is created
+// atomically.
 func loadSecret(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err == nil {

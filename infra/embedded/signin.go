@@ -43,13 +43,13 @@ type signIn struct {
 	opened map[[32]byte]signedIn // by the SHA-256 of the cookie
 }
 
-// signedIn keeps the key, in memory only, so that a revoked one ends its sign-ins.
+// signedIn contains the key, in memory only, so that revoking it ends its sign-ins.
 type signedIn struct {
 	key   string
 	until time.Time
 }
 
-// newSignIn surrounds pages with everything that a request has to pass.
+// newSignIn wraps pages with all checks of a request.
 func newSignIn(access temporalAccess, allowed hosts.List, pages http.Handler) http.Handler {
 	s := &signIn{access: access, hosts: allowed, pages: pages, now: time.Now, opened: map[[32]byte]signedIn{}}
 	routes := http.NewServeMux()
@@ -62,7 +62,7 @@ func newSignIn(access temporalAccess, allowed hosts.List, pages http.Handler) ht
 	return s.checkHost(http.NewCrossOriginProtection().Handler(routes))
 }
 
-// checkHost rejects pages whose name was made to point at this machine.
+// checkHost rejects requests with an unknown host name (DNS rebinding).
 func (s *signIn) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.hosts.Allows(r.Host) {
@@ -74,7 +74,7 @@ func (s *signIn) checkHost(next http.Handler) http.Handler {
 	})
 }
 
-// serve gives a page of the UI, or an answer of Temporal, to who is signed in.
+// serve serves the UI and Temporal's API to signed-in administrators.
 func (s *signIn) serve(w http.ResponseWriter, r *http.Request) {
 	if s.user(r) != "" {
 		r.Header.Del("Authorization")
@@ -120,7 +120,7 @@ func (s *signIn) user(r *http.Request) string {
 	return name
 }
 
-// show gives the page to sign in, or out.
+// show serves the page for signing in or out.
 func (s *signIn) show(w http.ResponseWriter, r *http.Request) {
 	s.page(w, http.StatusOK, signInData{Next: localPath(r.FormValue("next")), User: s.user(r)})
 }
@@ -155,7 +155,7 @@ func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, signInPath, http.StatusSeeOther)
 }
 
-// cookie is Secure where a proxy reports that the browser came by HTTPS.
+// cookie is Secure if a proxy reports that the browser uses HTTPS.
 func (s *signIn) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
 		Name: clients.CookieName(signInCookie, overHTTPS(r)), Value: value, Path: "/", MaxAge: maxAge,
@@ -168,7 +168,7 @@ func overHTTPS(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// keep adds a sign-in. When there are too many, those that ended go, or else all.
+// keep adds a sign-in. At the limit it removes expired sign-ins, or else all.
 func (s *signIn) keep(id [32]byte, in signedIn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,19 +26,19 @@ const connectionsOfAddress = 4000
 
 // TemporalConfig configures the Temporal server.
 type TemporalConfig struct {
-	// Frontend is where clients of other processes connect. It asks for a key; what
-	// it carries is not encrypted.
+	// Frontend is the address for clients of other processes. It requires a key; its traffic is
+	// not encrypted.
 	Frontend Listen
-	// Administrators knows the API keys that open the port; nil: none.
+	// Administrators checks the API keys for the port; nil: no key is valid.
 	Administrators Administrators
 	// ServiceKey opens the port for the roles of other processes; empty: none.
 	ServiceKey string
-	// DatabaseURL is a postgres:// URL of a server in which the databases temporal
-	// and temporal_visibility are kept. Empty means the embedded PostgreSQL.
+	// DatabaseURL is a postgres:// URL of the server for the databases temporal and
+	// temporal_visibility. Empty: the embedded PostgreSQL.
 	DatabaseURL string
-	// Retention is how long closed runs are kept; 0: DefaultTemporalRetention.
+	// Retention is the retention of closed runs; 0: DefaultTemporalRetention.
 	Retention time.Duration
-	// Connections are those that one client address may have open; 0: 4000.
+	// Connections is the maximum number of open connections per client address; 0: 4000.
 	Connections int
 
 	// external is set when the server of DatabaseURL is not this process's own, so
@@ -75,13 +75,13 @@ type Temporal struct {
 	address   string
 	logger    *temporalLogger
 	done      chan struct{}
-	claim     *pgx.Conn // holds the advisory lock on an external database
+	claim     *pgx.Conn // has locked the advisory lock of an external database
 
 	stopRefresh func() // ends crashRefresh; nil: it does not run
 }
 
-// StartTemporal brings the schema up to date, starts the server and returns once
-// the namespace "everloop" with its search attributes can be used.
+// StartTemporal updates the schema, starts the server and returns when the namespace "everloop"
+// with its search attributes is usable.
 func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger) (*Temporal, error) {
 	ip, port, err := cfg.Frontend.split()
 	if err != nil {
@@ -118,6 +118,7 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger)
 	return t, nil
 }
 
+// start builds the server's configuration, starts the server and waits for its namespace.
 func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHost string, port int) error {
 	if err := updateTemporalSchema(cfg.DatabaseURL, t.logger); err != nil {
 		return err
@@ -176,7 +177,7 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 
 func prepareNamespace(ctx context.Context, options client.Options, retention time.Duration) error {
 	options.Namespace, options.Logger = Namespace, sdkLogger{}
-	// The library's five seconds are too few for the first answer on a busy machine.
+	// The SDK's five seconds are too short for the first response on a busy machine.
 	options.ConnectionOptions.GetSystemInfoTimeout = namespaceWait
 
 	c, err := client.DialContext(ctx, options)
@@ -188,8 +189,8 @@ func prepareNamespace(ctx context.Context, options client.Options, retention tim
 	return ensureNamespace(ctx, c, retention)
 }
 
-// ClientOptions are those of clients inside this process: they need no key, and their
-// calls leave no trace on the network.
+// ClientOptions returns the options of clients inside this process: they need no key, and their
+// calls do not use the network.
 func (t *Temporal) ClientOptions() client.Options { return t.transport.clientOptions() }
 
 // Address returns where clients of other processes on this machine connect, host:port.
@@ -201,13 +202,13 @@ func (t *Temporal) Done() <-chan struct{} { return t.done }
 // Err is that fault; valid once Done is closed.
 func (t *Temporal) Err() error { return t.logger.fatalError() }
 
-// temporalStopTime bounds the stop of the server, which usually takes one second but
-// waits for calls in flight, some of which are long polls.
+// temporalStopTime is the maximum duration of the server's stop, which usually takes one second
+// but waits for calls in flight, including long polls.
 const temporalStopTime = 5 * time.Second
 
-// Stop ends the server. Clients and workers of this process must be closed before,
-// or they complain. A server that takes longer than five seconds is left to the end
-// of the process: its state in the database is consistent at every moment.
+// Stop stops the server. Clients and workers of this process must be closed before, or they log
+// errors. After temporalStopTime it returns while the server still runs: its state in the
+// database is consistent at every moment.
 func (t *Temporal) Stop(ctx context.Context) error {
 	t.logger.silence()
 

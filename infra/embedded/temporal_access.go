@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Administrators knows the API keys that open Temporal.
+// Administrators looks up the API keys that grant access to Temporal.
 type Administrators interface {
 	// Administrator returns the name of the administrator whose API key this is, or
 	// ErrNoAdministrator. Another error reports that keys cannot be checked now.
@@ -49,7 +49,7 @@ func (a temporalAccess) Authorize(ctx context.Context, _ *authorization.Claims, 
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }
 
-// caller finds who a key belongs to.
+// caller returns the administrator of a key.
 func (a temporalAccess) caller(ctx context.Context, key string) (string, error) {
 	if key == "" {
 		return "", errors.New("an administrator's API key is needed, as a bearer token")
@@ -72,7 +72,7 @@ func (a temporalAccess) caller(ctx context.Context, key string) (string, error) 
 	return name, err
 }
 
-// bearer gives the token of a call over the port.
+// bearer returns the token of a call over the port.
 func bearer(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// systemClients makes the clients of the server's own workers. It replaces the
-// server's sdk.ClientFactory, which can only dial an address.
+// systemClients creates the clients of the server's own workers. It replaces the server's
+// sdk.ClientFactory, which can only dial an address.
 type systemClients struct {
 	options client.Options
 	logger  log.Logger
@@ -58,7 +58,7 @@ func (f *systemClients) with(options client.Options) client.Options {
 	return options
 }
 
-// dial retries until the frontend, which starts next to the workers, answers.
+// dial retries until the frontend, which starts concurrently with the workers, responds.
 func (f *systemClients) dial() (c client.Client) {
 	err := backoff.ThrottleRetry(func() (err error) {
 		c, err = client.Dial(f.with(client.Options{Namespace: primitives.SystemLocalNamespace}))

@@ -23,19 +23,19 @@ const temporalShards = 4
 // Temporal opens a pool for each service and store, seven in all.
 const (
 	temporalPoolSize = 6
-	// An idle connection costs PostgreSQL some 6 MB; the pools shrink soon after a
-	// burst. Within a burst they stay open: connecting takes longer than a query.
+	// An idle connection uses some 6 MB in PostgreSQL, so the pools shrink soon after a burst.
+	// During a burst they stay open: connecting takes longer than a query.
 	temporalPoolIdle = 15 * time.Second
 )
 
-// historyCacheEntries bounds how many runs Temporal's history service keeps in memory
-// (its default is 128,000): some 30 kB each. It must hold the runs that are worked
-// on at one moment. The server can bound the cache by bytes instead, but reads the
-// size of a run without its lock then, which the race detector reports.
+// historyCacheEntries is the maximum number of runs in memory of Temporal's history service
+// (default 128,000), some 30 kB each. It must exceed the number of concurrently active runs. The
+// server can limit the cache by bytes instead, but then reads the size of a run without its lock,
+// which the race detector reports.
 const historyCacheEntries = 1024
 
-// temporalPorts distinguish the services in the addresses by which the server knows
-// them. Nothing listens there: connections are made inside the process.
+// temporalPorts distinguish the services in the server's addresses. No port is opened:
+// connections are made inside the process.
 var temporalPorts = map[primitives.ServiceName]int{
 	primitives.FrontendService: 1, primitives.HistoryService: 2, primitives.MatchingService: 3, primitives.WorkerService: 4,
 }
@@ -101,12 +101,11 @@ func temporalSQL(databaseURL, database string) *config.SQL {
 		Connect: func(cfg *config.SQL) (*sqlx.DB, error) {
 			dsn, err := databaseAt(databaseURL, cfg.DatabaseName, map[string]string{
 				"application_name": "temporal",
-				// Everloop's truth is in its own database, committed synchronously to
-				// the same write-ahead log. Asynchronous commits here lose at most a
-				// suffix of that log, never something in its middle, and any later
-				// synchronous commit makes them durable too. A kill of either process
-				// loses nothing; what a power cut takes, the reconciler and the periodic job
-				// of the inbox repair from Everloop's rows.
+				// Everloop's state is in its own database, committed synchronously to the same
+				// write-ahead log. Asynchronous commits here lose at most a suffix of that log,
+				// and any later synchronous commit makes them durable, too. A kill of either
+				// process loses nothing; after a power failure the reconciler and the periodic
+				// job of the inbox restore lost workflows from Everloop's rows.
 				"synchronous_commit": "off",
 			})
 			if err != nil {
@@ -121,18 +120,18 @@ func temporalSQL(databaseURL, database string) *config.SQL {
 			db.SetMaxOpenConns(cfg.MaxConns)
 			db.SetMaxIdleConns(cfg.MaxConns)
 			db.SetConnMaxIdleTime(temporalPoolIdle)
-			db.MapperFunc(strcase.ToSnake) // Temporal's rows carry no db tags
+			db.MapperFunc(strcase.ToSnake) // Temporal's rows have no db tags
 
 			return db, nil
 		},
 	}
 }
 
-// temporalDynamicConfig holds the settings that differ from the server's defaults.
+// temporalDynamicConfig contains the settings that differ from the server's defaults.
 func temporalDynamicConfig() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
-		// Each queue reader takes one token a poll. At the default of 20 a second
-		// every workflow task waits up to 50 ms for its token.
+		// Each queue reader takes one token per poll. At the default of 20 per second every
+		// workflow task waits up to 50 ms.
 		dynamicconfig.TransferProcessorMaxPollRPS.Key(): 200,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():    200,
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key(): 200,
@@ -143,7 +142,7 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.VisibilityTaskBatchSize.Key():       1000,
 		// A missed close notification costs a waiter this long (default 20 s).
 		dynamicconfig.HistoryLongPollExpirationInterval.Key(): 2 * time.Second,
-		// One machine gains nothing from partitioned task queues.
+		// On one machine partitioned task queues have no advantage.
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 		// A run that continues as new waits until its predecessor is this old
@@ -152,13 +151,13 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		// The default of 10 list calls a second is one dashboard.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                 historyCacheEntries,
-		// A replaced build of the workers counts as drained this long after its last run
-		// has closed (default 3 min, for lists of runs that lag behind more than this one).
+		// A replaced build of the workers counts as drained this long after its last run has
+		// closed (default 3 min, for visibility stores with more lag).
 		dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(): 30 * time.Second,
 		dynamicconfig.VersionDrainageStatusRefreshInterval.Key():       30 * time.Second,
-		// Copies of events for other clusters, of which there are none.
+		// Cache of events for replication to other clusters; there are none.
 		dynamicconfig.XDCCacheMaxSizeBytes.Key(): 0,
-		// The server would ask its makers for news once a day.
+		// Disables the server's daily check for updates.
 		dynamicconfig.EnableServerVersionCheck.Key(): false,
 	}
 }

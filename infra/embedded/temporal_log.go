@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// temporalLogger passes the server's warnings and errors on to slog. The server is
-// chatty below that level, and on its way down every cancelled call is an error to
-// it: nothing is passed on once it has been silenced.
+// temporalLogger passes the server's warnings and errors to slog. It drops lower levels, and
+// everything after it was silenced, because every call that is cancelled during shutdown is
+// logged as an error.
 type temporalLogger struct {
 	to     *slog.Logger
 	ready  atomic.Bool // the server is up: its complaints count
@@ -38,8 +38,8 @@ func (l *temporalLogger) silence() {
 }
 
 func (l *temporalLogger) log(level slog.Level, msg string, tags []tag.Tag) {
-	// While its services find each other the server reports errors that resolve
-	// themselves. One that does not makes the start fail with its own text.
+	// During startup the server logs errors that resolve themselves. An error that persists fails
+	// the start with its text.
 	if !l.ready.Load() {
 		level = slog.LevelDebug
 	}
@@ -81,8 +81,8 @@ func (l *temporalLogger) Panic(msg string, tags ...tag.Tag) {
 	panic(msg)
 }
 
-// Fatal logs the message and reports the server as dead. It does not end the
-// process: other engines have to be stopped in order.
+// Fatal logs the message and reports the server as dead. It does not exit the process: other
+// engines must be stopped in order.
 func (l *temporalLogger) Fatal(msg string, tags ...tag.Tag) {
 	l.ready.Store(true)
 	l.log(slog.LevelError, msg, tags)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// DefaultTemporalRetention is how long closed runs stay visible to operators. Nothing
-// that users see depends on them, and each step of a chat is several of their events.
+// DefaultTemporalRetention is how long closed runs are visible to operators. Users never see
+// them, and each step of a chat adds several events to them.
 const DefaultTemporalRetention = 6 * time.Hour
 
 // The server refuses less; more would fill the database of a small machine.
@@ -25,14 +25,14 @@ const (
 	MaxTemporalRetention = 90 * 24 * time.Hour
 )
 
-// searchAttributes are what operators may filter workflows by; all are keywords.
+// searchAttributes are the attributes for filtering workflows; all are keywords.
 var searchAttributes = []string{"SessionId", "OwnerId", "SolutionId", "Kind", "ChatStatus"}
 
-// namespaceWait bounds the time until the server's caches know a new namespace.
+// namespaceWait is the maximum time until the server's caches contain a new namespace.
 const namespaceWait = 30 * time.Second
 
-// ensureNamespace registers the namespace and its search attributes when absent, gives
-// it the retention, and returns once the server answers for them.
+// ensureNamespace registers the namespace and its search attributes when missing, sets the
+// retention, and returns when the server accepts requests for them.
 func ensureNamespace(ctx context.Context, c client.Client, retention time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
 	defer cancel()
@@ -73,8 +73,8 @@ func ensureNamespace(ctx context.Context, c client.Client, retention time.Durati
 	return awaitAttributes(ctx, c)
 }
 
-// missingAttributes lists the search attributes still to add. The namespace may be
-// so new that the server's cache does not know it yet.
+// missingAttributes returns the search attributes to add. It retries while the server's cache
+// does not contain a new namespace yet.
 func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb.IndexedValueType, error) {
 	var known *operatorservice.ListSearchAttributesResponse
 

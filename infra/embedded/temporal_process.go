@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// pipeBuffer holds what one side of a connection inside the process has written and
-// the other has not read yet. A larger message passes in pieces.
+// pipeBuffer is the size of an in-process connection's buffer per direction, in bytes. Larger
+// messages pass in pieces.
 const pipeBuffer = 64 << 10
 
 // temporalTarget is the address by which clients inside the process name the server;
@@ -38,7 +38,7 @@ type processTransport struct {
 	frontend net.Listener // pipe and port
 }
 
-// newProcessTransport takes the frontend's port, which it closes with the server.
+// newProcessTransport takes ownership of the frontend's port, which is closed with the server.
 func newProcessTransport(port net.Listener) *processTransport {
 	t := &processTransport{pipes: map[primitives.ServiceName]*bufconn.Listener{}}
 	for _, service := range temporal.DefaultServices {
@@ -61,7 +61,7 @@ func (t *processTransport) dialTo(service primitives.ServiceName) grpc.DialOptio
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) })
 }
 
-// listener gives where a service accepts connections.
+// listener returns the listener of a service.
 func (t *processTransport) listener(service primitives.ServiceName) net.Listener {
 	if service == primitives.FrontendService {
 		return t.frontend
@@ -70,7 +70,7 @@ func (t *processTransport) listener(service primitives.ServiceName) net.Listener
 	return t.pipes[service]
 }
 
-// clientOptions are those of clients inside this process.
+// clientOptions returns the options of clients inside this process.
 func (t *processTransport) clientOptions() client.Options {
 	return client.Options{
 		HostPort: temporalTarget,
@@ -104,10 +104,10 @@ func (t *processTransport) module() fx.Option {
 	)
 }
 
-// serviceProvider makes one service of the server.
+// serviceProvider creates one service of the server.
 type serviceProvider = func(temporal.ServiceProviderParamsCommon) (temporal.ServicesGroupOut, error)
 
-// service gives the provider of one service of the server.
+// service returns the provider of one service of the server.
 func (t *processTransport) service(name primitives.ServiceName, parts ...fx.Option) serviceProvider {
 	return func(params temporal.ServiceProviderParamsCommon) (temporal.ServicesGroupOut, error) {
 		app := fx.New(params.GetCommonServiceOptions(name), t.decorate(name), fx.Options(parts...))
@@ -120,7 +120,7 @@ func (t *processTransport) frontendService(params temporal.ServiceProviderParams
 	return t.service(primitives.FrontendService, fx.Supply(params.CustomFrontendInterceptors), frontend.Module)(params)
 }
 
-// decorate replaces what listens and dials in the graph of one service.
+// decorate replaces the listener and dialer in the dependency graph of one service.
 func (t *processTransport) decorate(name primitives.ServiceName) fx.Option {
 	return fx.Decorate(
 		func() net.Listener { return t.listener(name) },

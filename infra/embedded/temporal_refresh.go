@@ -20,22 +20,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// crashRefresh schedules the tasks of all open runs again after PostgreSQL has crashed
-// under a Temporal server that continued. Temporal's tables commit asynchronously
-// (docs/decisions/0008-temporal-commits-asynchronously.md): the crash may have taken the last commits, while the server in
-// memory counts the tasks of those commits as done and never reads them again. A first
-// workflow task or a timer that is lost in this way is not repeated, and
-// the runs of Temporal itself (worker deployments, schedules) have no reconciler.
+// crashRefresh reschedules the tasks of all open runs after PostgreSQL has crashed while the
+// Temporal server kept running. Temporal's tables commit asynchronously
+// (docs/decisions/0008-temporal-commits-asynchronously.md): the crash can lose the last commits,
+// while the server in memory has acknowledged the tasks of those commits and never reads them
+// again. A lost first workflow task or timer is not repeated, and Temporal's own runs (worker
+// deployments, schedules) have no reconciler.
 //
-// A crash is recognised by a row in an unlogged table, which PostgreSQL empties in its
-// recovery.
+// A crash is detected by a row in an unlogged table, which PostgreSQL truncates in its recovery.
 type crashRefresh struct {
 	databaseURL string // of Temporal's database
 	conn        *grpc.ClientConn
 	admin       adminservice.AdminServiceClient
 	logger      *slog.Logger
 
-	// first reports that the row was never written: there is no crash to recover from.
+	// first reports that the row was never written: no crash to recover from.
 	first bool
 }
 
@@ -44,7 +43,7 @@ const (
 	crashLookEvery = 2 * time.Second
 	// refreshTimeout bounds one call of the server.
 	refreshTimeout = 30 * time.Second
-	// refreshPage is how many runs are read at once.
+	// refreshPage is the number of runs per page.
 	refreshPage = 500
 	// systemRuns start the ids of Temporal's own runs. They work by updates, which no
 	// run of Everloop does.
@@ -92,7 +91,7 @@ func newCrashRefresh(serverURL string, transport *processTransport, logger *slog
 	return &crashRefresh{databaseURL: url, conn: conn, admin: adminservice.NewAdminServiceClient(conn), logger: logger}, nil
 }
 
-// run looks for crashes until ctx ends.
+// run checks for crashes until ctx is cancelled.
 func (c *crashRefresh) run(ctx context.Context) {
 	failures := 0
 
@@ -113,7 +112,7 @@ func (c *crashRefresh) run(ctx context.Context) {
 	}
 }
 
-// follow looks for crashes on one connection, and returns when that is lost.
+// follow checks for crashes on one connection until it is lost.
 func (c *crashRefresh) follow(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, c.databaseURL)
 	if err != nil {
@@ -142,8 +141,8 @@ func (c *crashRefresh) follow(ctx context.Context) error {
 	}
 }
 
-// once refreshes the open runs if PostgreSQL has crashed since it last did. A crash in
-// the meantime takes the row away again, and the next call starts over.
+// once refreshes the open runs if PostgreSQL has crashed since the last refresh. A crash during
+// the refresh removes the row again, and the next call starts over.
 func (c *crashRefresh) once(ctx context.Context, conn *pgx.Conn) error {
 	var refreshed bool
 
@@ -210,8 +209,8 @@ func (c *crashRefresh) refreshAll(ctx context.Context, conn *pgx.Conn) (total in
 	}
 }
 
-// openRuns reads the next page of open runs behind one. The table is that of the
-// server's version which go.mod names.
+// openRuns returns the next page of open runs after a run. The table is from the schema of the
+// server's version in go.mod.
 func openRuns(ctx context.Context, conn *pgx.Conn, behind openRun) ([]openRun, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT shard_id, namespace_id, workflow_id, run_id, n.name FROM current_executions c JOIN namespaces n ON n.id = c.namespace_id
@@ -233,8 +232,8 @@ func openRuns(ctx context.Context, conn *pgx.Conn, behind openRun) ([]openRun, e
 	})
 }
 
-// refresh lets the server write the tasks of one run again, from the state of the run.
-// Those that are done already are recognised and dropped by the server.
+// refresh makes the server write the tasks of one run again, from the state of the run. The
+// server detects and drops tasks that were already completed.
 func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -250,8 +249,8 @@ func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	case codes.OK, codes.NotFound: // it has closed in the meantime
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted:
-		return err // the server is away or busy: all are tried again
-	default: // the fault is the run's own, and must not hold up the others
+		return err // the server is unavailable or busy: all are retried
+	default: // an error of this run only must not block the others
 		c.logger.Error("failed to schedule the tasks of a Temporal run again; it is left out",
 			"workflow_id", run.workflow, "run_id", run.run.String(), "error", err)
 
@@ -267,12 +266,12 @@ func (c *crashRefresh) refreshTasks(ctx context.Context, run openRun) error {
 	return err
 }
 
-// refreshUpdated refreshes a run that may have an update under way. The workflow task of
-// an update is speculative: the server keeps it in memory only. RefreshWorkflowTasks
-// writes it to the database all the same, where it is never dispatched, and the run takes
-// no more updates once it is loaded from there. So the server forgets what it has in
-// memory first, which the client of an update repeats. Where the next update was quicker,
-// the state is built again from the history of the run, which knows no such task.
+// refreshUpdated refreshes a run with a possible update in flight. The workflow task of an update
+// is speculative: the server stores it in memory only. RefreshWorkflowTasks writes it to the
+// database nevertheless, where it is never dispatched, and the run accepts no further updates
+// once it is loaded from there. So the server drops its memory of the run first, and the client
+// of an update repeats it. If the next update was faster, the state is rebuilt from the history
+// of the run, which does not contain such a task.
 func (c *crashRefresh) refreshUpdated(ctx context.Context, run openRun) error {
 	if _, err := c.reload(ctx, run); err != nil {
 		return err
@@ -294,8 +293,8 @@ func (c *crashRefresh) refreshUpdated(ctx context.Context, run openRun) error {
 	return err
 }
 
-// reload lets the server read the state of a run from the database, and gives the kind of
-// its open workflow task there.
+// reload makes the server read the state of a run from the database, and returns the type of its
+// open workflow task there.
 func (c *crashRefresh) reload(ctx context.Context, run openRun) (enumsspb.WorkflowTaskType, error) {
 	state, err := c.admin.DescribeMutableState(ctx, &adminservice.DescribeMutableStateRequest{
 		Namespace: run.namespaceName, Execution: run.execution(),

@@ -20,8 +20,8 @@ var temporalSchemas = map[string]string{
 	temporalVisibilityDatabase: "postgresql/v12/visibility",
 }
 
-// updateTemporalSchema brings both databases to the schema of the linked server.
-// It takes some 20 ms when there is nothing to do.
+// updateTemporalSchema migrates both databases to the schema of the linked server. Without
+// pending migrations it takes some 20 ms.
 func updateTemporalSchema(databaseURL string, logger log.Logger) error {
 	for database, name := range temporalSchemas {
 		if err := updateSchema(databaseURL, database, name, logger); err != nil {
@@ -49,7 +49,7 @@ func updateSchema(databaseURL, database, name string, logger log.Logger) error {
 	return schema.NewUpdateSchemaTask(conn, &schema.UpdateConfig{DBName: database, SchemaName: name}, logger).Run()
 }
 
-// createTemporalDatabases makes the databases on a server that is not our own.
+// createTemporalDatabases creates the databases on an external server.
 func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
@@ -74,9 +74,9 @@ func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 // temporalClaimKey is the advisory lock of the one process that runs Temporal.
 const temporalClaimKey = 0x6576_6572_6c6f_6f70 // "everloop"
 
-// claimTemporalDatabase ensures that no other process runs Temporal on the same
-// databases: two servers with static hosts would fight over the shards. The lock
-// lives as long as the returned connection.
+// claimTemporalDatabase ensures that no other process runs Temporal on the same databases: two
+// servers with static hosts would compete for the shards. The advisory lock is released with the
+// returned connection.
 func claimTemporalDatabase(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
 	dsn, err := databaseAt(databaseURL, temporalDatabase, map[string]string{"application_name": "everloop-temporal-lock"})
 	if err != nil {

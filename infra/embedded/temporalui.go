@@ -33,7 +33,7 @@ type TemporalUIConfig struct {
 	// Hosts are the names by which browsers may reach it in addition to localhost and IP
 	// addresses.
 	Hosts hosts.List
-	// Connections are those that one client address may have open; 0: 4000.
+	// Connections is the maximum number of open connections per client address; 0: 4000.
 	Connections int
 }
 
@@ -51,11 +51,11 @@ func (c TemporalUIConfig) start(_ context.Context, _ string, others *Engines, lo
 	return StartTemporalUI(c, temporal, logger)
 }
 
-// maxUIMessage bounds an answer of Temporal to the UI, which may hold a whole history.
+// maxUIMessage is the maximum size of a response of Temporal to the UI, which can contain a whole
+// history.
 const maxUIMessage = 64 << 20
 
-// TemporalUI is Temporal's web UI, served by this process to administrators who have
-// signed in.
+// TemporalUI is Temporal's web UI, served by this process to signed-in administrators.
 type TemporalUI struct {
 	server *http.Server
 	conn   *grpc.ClientConn
@@ -63,7 +63,7 @@ type TemporalUI struct {
 	url    string
 }
 
-// uiSettings gives the UI a fixed configuration.
+// uiSettings returns a fixed configuration to the UI.
 type uiSettings struct{ cfg *uiconfig.Config }
 
 // GetConfig implements the UI's config.ConfigProvider.
@@ -106,8 +106,8 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 	return ui, nil
 }
 
-// pages returns the UI's own routes. Its package has no handler to mount: its server
-// listens by itself, and calls Temporal over a port.
+// pages returns the UI's own routes. Its package has no handler to mount: its server opens a
+// port, and calls Temporal over another.
 func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	var err error
 
@@ -173,7 +173,7 @@ func (u *TemporalUI) Stop(ctx context.Context) error {
 	return nil
 }
 
-// close ends what pages opened.
+// close closes the resources of pages.
 func (u *TemporalUI) close() error {
 	if u.config != nil {
 		u.config.Close()
