@@ -1,6 +1,5 @@
-// Package credentials asks the agent whether a bearer token is valid and what it allows,
-// for services that take the same credentials (GET /api/auth/me). It knows nothing of
-// what they are asked for.
+// Package credentials checks bearer tokens with the agent, for services that accept the same
+// credentials (GET /api/auth/me). It does not depend on what the callers request.
 package credentials
 
 import (
@@ -22,7 +21,7 @@ import (
 	"everloop/internal/clients"
 )
 
-// Bounds of the questions and of what is remembered of their answers.
+// Bounds of the requests to the agent and of their cached results.
 const (
 	rememberFor   = 5 * time.Second // also how long a revoked key may still work
 	remembered    = 1000            // tokens
@@ -36,7 +35,7 @@ const (
 // SkillsWrite is the scope that a token with scopes needs to publish.
 const SkillsWrite = "skills:write"
 
-// Caller is who a token belongs to.
+// Caller is the owner of a token.
 type Caller struct {
 	ID            string   `json:"id"`
 	Username      string   `json:"username"`
@@ -75,14 +74,14 @@ type answer struct {
 	until  time.Time
 }
 
-// New returns a new checker that asks the agent at a URL. A key, where there is one, is also a
-// valid token, of a machine that administers.
+// New returns a new checker that calls the agent at a URL. A non-empty key is also a valid
+// token, of a machine with the administrator right.
 func New(agentURL, key string) *Checker {
 	c := &Checker{
 		agent: strings.TrimRight(agentURL, "/"),
 		http: &http.Client{
 			Timeout:       askWithin,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token must not be sent to another host
 		},
 		slots: make(
 			chan struct{},
@@ -99,10 +98,10 @@ func New(agentURL, key string) *Checker {
 	return c
 }
 
-// Check returns who a token belongs to that came from a client's address. An error is an
-// *edge.Problem: 401 for a token that is not valid, 429 when too many different ones of
-// the client were not, 503 when the agent does not answer. The agent sees one address for
-// all clients of a service: their guesses are counted here, before it is asked.
+// Check returns the owner of a token sent from a client's address. An error is an
+// *edge.Problem: 401 for an invalid token, 429 when the client has sent too many different
+// invalid ones, 503 when the agent is unavailable. The agent sees one address for all clients
+// of a service, so wrong tokens are counted here, before the agent is called.
 func (c *Checker) Check(ctx context.Context, client netip.Addr, token string) (Caller, error) {
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Caller{}, unauthorized()
@@ -253,7 +252,7 @@ func Require(caller Caller, scope string) error {
 // errShort is the fault of a key that can be guessed.
 var errShort = errors.New("must have 16 to 512 characters without spaces")
 
-// CheckKey reports what is wrong with a configured key; an empty one is none.
+// CheckKey returns an error for an invalid configured key; an empty key means none.
 func CheckKey(key string) error {
 	if key != "" && (len(key) < 16 || len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		return errShort

@@ -16,12 +16,12 @@ import (
 	"everloop/companions/edge"
 )
 
-// nonceMark is where index.html takes the nonce of an answer, without which no style that
-// a script makes (those of the editor) counts.
+// nonceMark is the placeholder in index.html for the nonce of a response, without which styles
+// created by scripts (such as the editor's) are blocked.
 const nonceMark = "__CSP_NONCE__"
 
-// policy is the Content-Security-Policy of the pages. Nothing comes from other origins, no
-// script or style is in the page itself, and no other page may frame it.
+// policy is the Content-Security-Policy of the pages. It blocks other origins, inline scripts
+// and styles, and framing by other pages.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' blob: data:; media-src blob:; " +
 	"font-src 'self'; connect-src 'self'; frame-src blob:; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
@@ -30,7 +30,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%
 // and gets index.html.
 type assets struct {
 	index []byte
-	files map[string]asset // by path, without those that are a compressed form
+	files map[string]asset // by path, without the compressed forms
 }
 
 type asset struct {
@@ -85,8 +85,8 @@ func (a *assets) add(name string, content []byte) {
 	}
 }
 
-// typeOf gives the media type of a file by its name. Pages of the documentation are
-// Markdown, which not every system knows.
+// typeOf returns the media type of a file by its name. It includes Markdown for pages of the
+// documentation, which not every system defines.
 func typeOf(name string) string {
 	if path.Ext(name) == ".md" {
 		return "text/markdown; charset=utf-8"
@@ -128,8 +128,8 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noPage reports whether a path that no file has is none of the front end's pages either:
-// those that other programs define, and files that are not asked for as a page.
+// noPage reports whether a path without a file is not a page of the front end: a path that
+// another program defines, or a request that is not a navigation.
 func noPage(name string, r *http.Request) bool {
 	for _, others := range []string{".well-known/", "oauth/"} {
 		if strings.HasPrefix(name, others) {
@@ -151,7 +151,7 @@ func (a *assets) serveIndex(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(bytes.ReplaceAll(a.index, []byte(nonceMark), []byte(nonce))) // the client has gone otherwise
+		_, _ = w.Write(bytes.ReplaceAll(a.index, []byte(nonceMark), []byte(nonce))) // fails only if the client has disconnected
 	}
 }
 
@@ -178,12 +178,12 @@ func (f asset) serve(w http.ResponseWriter, r *http.Request, immutable bool) {
 	}
 
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(content) // the client has gone otherwise
+		_, _ = w.Write(content) // fails only if the client has disconnected
 	}
 }
 
-// choose returns the smallest form that the client accepts. A client that weighs encodings
-// gets those that it does not refuse with q=0.
+// choose returns the smallest form that the client accepts. For a client that weights
+// encodings, it excludes only encodings with q=0.
 func (f asset) choose(accepted []string) (content []byte, encoding string, err error) {
 	var names []string
 

@@ -1,6 +1,6 @@
-// Package desktop serves the front end for people, and the agent's interface under the
-// same origin, so that a browser needs no rights for other origins. It must not know what
-// the front end shows.
+// Package desktop serves the front end for people, and the agent's interface under the same
+// origin, so that a browser needs no access to other origins. It must not depend on the content
+// of the front end.
 package desktop
 
 import (
@@ -15,8 +15,8 @@ import (
 	"everloop/internal/hosts"
 )
 
-// Bounds of the open connections: each page keeps a socket, and makes a few requests at
-// once. Many people may come from one address.
+// Bounds of the open connections: each page has one socket open, and makes a few concurrent
+// requests. Many people can share one address.
 const (
 	connections = 8192
 	perAddress  = 4000
@@ -49,7 +49,7 @@ func New(cfg Config) (*Service, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
-	mux.Handle("/apps/", agent) // published apps, which the agent sends without an origin of their own
+	mux.Handle("/apps/", agent) // published apps, which the agent serves in a sandboxed origin
 
 	people := identity(cfg)
 	mux.Handle("/api/v1/auth/", people)
@@ -73,7 +73,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	return service.Serve(ctx, listener)
 }
 
-// description is what the front end must know before anybody has signed in.
+// description is the data that the front end needs before sign-in.
 type description struct {
 	SignIn []string `json:"sign_in"` // ways that are possible, the preferred one first
 }
@@ -82,7 +82,7 @@ func (c Config) describe(w http.ResponseWriter, r *http.Request) {
 	ways := []string{"api_key"}
 
 	switch {
-	case c.Identity != nil && c.Own != nil && c.Own.Host == r.Host: // browsers come back to this address alone
+	case c.Identity != nil && c.Own != nil && c.Own.Host == r.Host: // browsers return to this address only
 		ways = []string{"password", "openid", "api_key"}
 	case c.Identity != nil:
 		ways = []string{"password", "api_key"}

@@ -13,19 +13,19 @@ import (
 	"everloop/companions/edge"
 )
 
-// lateKey is the key of a request's context that reports whether its body came too late.
+// lateKey is the context key of the function that reports whether a request's body timed out.
 type lateKey struct{}
 
-// forward passes requests to a service and its answers back as they come: server-sent
-// events, long-polling and WebSocket. The host stays that of the client, which the service
-// compares with the Origin of the page.
+// forward proxies requests to a service and streams its responses: server-sent events,
+// long-polling and WebSocket. It preserves the client's Host header, which the service compares
+// with the Origin of the page.
 func forward(to *url.URL, stall time.Duration, log *slog.Logger) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.Host = r.In.Host
 			chain, scheme := r.In.Header.Values("X-Forwarded-For"), r.In.Header.Get("X-Forwarded-Proto")
-			r.Out.Header["X-Forwarded-For"] = chain // the service takes the last one that is no proxy of its own
+			r.Out.Header["X-Forwarded-For"] = chain // the service takes the last address that is not one of its proxies
 			r.SetXForwarded()
 
 			if scheme != "" {
@@ -43,7 +43,7 @@ func forward(to *url.URL, stall time.Duration, log *slog.Logger) http.Handler {
 					edge.Write(w, edge.Refuse(http.StatusRequestTimeout, "request_timeout", "the body of the request did not come in time"))
 				}
 
-				return // else the client has gone
+				return // otherwise the client has disconnected
 			}
 
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -58,13 +58,13 @@ func forward(to *url.URL, stall time.Duration, log *slog.Logger) http.Handler {
 	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The answers have headers of their own.
+		// The responses have their own headers.
 		for _, name := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", edge.HeaderRequestID} {
 			w.Header().Del(name)
 		}
-		// How long a request takes is for the service to bound: a stream has no end, and an
-		// upload may be long. When the service gives up, so does this. A client that stops in
-		// a body would otherwise get no answer.
+		// The service bounds the duration of a request: a stream is unlimited, and an upload
+		// may take long. When the service aborts a request, so does the proxy. Otherwise a
+		// client that stalls in its body would never receive a response.
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Time{})

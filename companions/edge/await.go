@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Await gives the body of a request a deadline until something reads it: net/http drains
-// what a handler leaves of a body before it sends the answer. A request without a body gets
-// none, because one that passes while it is answered would cancel it.
+// Await sets a deadline for the body of a request until something reads it: net/http drains an
+// unread body before it sends the response. A request without a body gets no deadline, because
+// one that expires while the request is handled would cancel it.
 func Await(w http.ResponseWriter, r *http.Request, within time.Duration) {
 	if hasBody(r) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // a writer without deadlines is one of a test
 	}
 }
 
-// Watch gives up the body of a request after a silence of stall, however long it is. Late
-// reports, of a request that is cancelled, whether it was given up: net/http cancels one
-// before the read that came too late returns.
+// Watch aborts reading the body of a request after an idle time of stall, independent of its
+// total duration. late reports for a cancelled request whether it was aborted: net/http cancels
+// the request before the delayed read returns.
 func Watch(w http.ResponseWriter, r *http.Request, stall time.Duration) (late func() bool) {
 	if !hasBody(r) {
 		return func() bool { return false }
@@ -33,7 +33,7 @@ func Watch(w http.ResponseWriter, r *http.Request, stall time.Duration) (late fu
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// watched is a body whose deadline moves with each read, and goes with its end.
+// watched is a body whose deadline is extended by each read and removed at its end.
 type watched struct {
 	in      io.ReadCloser
 	control *http.ResponseController

@@ -10,7 +10,7 @@ import (
 	"everloop/internal/limit"
 )
 
-// Bounds of the time in which a body comes.
+// Time limits for reading a body.
 const (
 	BodyStall = time.Minute      // without a byte
 	bodyTime  = 10 * time.Minute // of all of it
@@ -19,8 +19,8 @@ const (
 // ErrBusy is the fault of a body that finds no room next to others.
 var ErrBusy = errors.New("no room for the body")
 
-// Bodies bounds the bodies that a service holds in memory, one and all together. What a
-// client only announces costs nothing.
+// Bodies bounds the memory of request bodies, of each one and in total. Only received bytes
+// count, not the Content-Length.
 type Bodies struct {
 	room  *limit.Budget
 	one   int64
@@ -43,8 +43,8 @@ type Body struct {
 	until   time.Time
 }
 
-// Open starts to read the body of a request. The caller releases it when it holds nothing
-// of it any more.
+// Open starts to read the body of a request. The caller must release it when it no longer uses
+// its memory.
 func (b *Bodies) Open(w http.ResponseWriter, r *http.Request) *Body {
 	return &Body{
 		in: http.MaxBytesReader(w, r.Body, b.one), held: b.room.Reserve(), control: http.NewResponseController(w), stall: b.stall,
@@ -52,9 +52,9 @@ func (b *Bodies) Open(w http.ResponseWriter, r *http.Request) *Body {
 	}
 }
 
-// Read implements io.Reader. The deadline moves with each read, and goes with the end of the
-// body: one that passes while a request is answered would cancel it. It stays after a fault,
-// because net/http reads on before it sends the answer.
+// Read implements io.Reader. Each read extends the deadline, and the end of the body removes
+// it: a deadline that expires while the request is handled would cancel it. It remains after a
+// fault, because net/http drains the body before it sends the response.
 func (b *Body) Read(p []byte) (int, error) {
 	until := time.Now().Add(b.stall)
 	if b.until.Before(until) {
@@ -78,8 +78,8 @@ func (b *Body) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *Body) Close() error { return b.in.Close() }
 
-// Release frees what the body takes of the service's memory.
+// Release returns the memory of the body to the budget.
 func (b *Body) Release() { b.held.Release() }
 
-// Late reports that a body did not come in time.
+// Late reports that reading a body timed out.
 func Late(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

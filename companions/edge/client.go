@@ -13,7 +13,7 @@ type (
 	connKey   struct{}
 )
 
-// Client returns the address of the client of a request, behind trusted proxies too.
+// Client returns the client's address of a request, also behind trusted proxies.
 func Client(r *http.Request) netip.Addr {
 	if client, ok := r.Context().Value(clientKey{}).(netip.Addr); ok {
 		return client
@@ -22,7 +22,7 @@ func Client(r *http.Request) netip.Addr {
 	return peer(r)
 }
 
-// peer returns the address of the other end; the zero one is a client too.
+// peer returns the remote address; the zero address is also a valid client.
 func peer(r *http.Request) netip.Addr {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return at.Addr().Unmap()

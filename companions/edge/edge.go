@@ -22,8 +22,8 @@ import (
 
 // Bounds of a listener.
 const (
-	connections = 512 // open at once, where the service does not say; further ones wait in the backlog
-	perAddress  = 128 // of one client, where the service does not say; further ones are refused
+	connections = 512 // default maximum of open connections; further ones wait in the backlog
+	perAddress  = 128 // default maximum of one client; further ones are rejected
 	headerTime  = 10 * time.Second
 	headerBytes = 64 << 10
 	idleTime    = 2 * time.Minute
@@ -35,18 +35,18 @@ const (
 type Service struct {
 	Name    string
 	Handler http.Handler
-	Hosts   hosts.List // besides localhost and IP addresses
+	Hosts   hosts.List // in addition to localhost and IP addresses
 	Log     *slog.Logger
 
-	Connections int // open at once; 0: 512
+	Connections int // max open connections; 0: 512
 	PerAddress  int // of one client's address; 0: 128
 	// Proxies are those whose X-Forwarded-For names the client: their requests under way
 	// count for it instead of their connections.
 	Proxies clients.Proxies
 }
 
-// Serve answers requests until ctx ends, then gives open ones some seconds to finish.
-// It closes the listener.
+// Serve handles requests until ctx ends, then waits some seconds for open ones. It closes the
+// listener.
 func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.Guarded(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,

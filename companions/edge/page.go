@@ -24,10 +24,10 @@ func Answer(w http.ResponseWriter, r *http.Request, p *Problem) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	named := begin(w, p, "text/html; charset=utf-8")
-	_ = page.Execute(w, named) // the client has gone otherwise
+	_ = page.Execute(w, named) // fails only if the client has disconnected
 }
 
-// opens reports whether a browser asks for a page: it is what it takes first.
+// opens reports whether a browser navigates to a page: it prefers HTML.
 func opens(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("Accept"), ",")
 	kind, _, _ := mime.ParseMediaType(first)

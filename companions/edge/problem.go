@@ -34,7 +34,7 @@ type Field struct {
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
-// Refuse makes a problem. A status of 429 or 503 is retryable.
+// Refuse returns a new problem. A status of 429 or 503 is retryable.
 func Refuse(status int, code, format string, args ...any) *Problem {
 	p := &Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: fmt.Sprintf(format, args...),
@@ -47,7 +47,7 @@ func Refuse(status int, code, format string, args ...any) *Problem {
 	return p
 }
 
-// Invalid names what is wrong with one place of a request.
+// Invalid returns a 422 problem for one location of a request.
 func Invalid(location, format string, args ...any) *Problem {
 	message := fmt.Sprintf(format, args...)
 	p := Refuse(http.StatusUnprocessableEntity, "invalid_request", "%s: %s", location, message)
@@ -59,10 +59,10 @@ func Invalid(location, format string, args ...any) *Problem {
 // Write answers with a problem, which names the request by the answer's X-Request-Id.
 func Write(w http.ResponseWriter, p *Problem) {
 	named := begin(w, p, "application/problem+json")
-	_ = json.NewEncoder(w).Encode(&named) // the client has gone otherwise
+	_ = json.NewEncoder(w).Encode(&named) // fails only if the client has disconnected
 }
 
-// begin writes the header of an answer with a problem, which it gives with the request's name.
+// begin writes the header of a problem response, and returns the problem with the request's id.
 func begin(w http.ResponseWriter, p *Problem, contentType string) (named Problem) {
 	header := w.Header()
 
@@ -91,8 +91,8 @@ func WriteJSON(w http.ResponseWriter, status int, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-// Handle makes a handler of a function that may fail. An error that is no Problem is
-// logged, and a 503 for the client: what a service depends on did not work.
+// Handle returns a handler for a function that can fail. An error that is not a Problem is
+// logged and sent as a 503, because a dependency of the service has failed.
 func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := serve(w, r)
@@ -118,11 +118,11 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 	}
 }
 
-// MaxBody is the most bytes that the body of a JSON request usually has.
+// MaxBody is the usual maximum of a JSON request's body, in bytes.
 const MaxBody = 1 << 20
 
-// ReadJSON reads a body of one JSON object of at most limit bytes. Fields that value does
-// not declare are ignored; one of the wrong type is a 422 that names it.
+// ReadJSON reads a body of one JSON object of at most limit bytes. Fields that value does not
+// declare are ignored; a field of the wrong type is a 422 that names it.
 func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, value any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -153,7 +153,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, value any) er
 	return nil
 }
 
-// skipSpace returns the index of the first byte of a valid JSON text that is no white space.
+// skipSpace returns the index of the first non-space byte of a valid JSON text.
 func skipSpace(text []byte) int {
 	return len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 }

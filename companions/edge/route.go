@@ -11,11 +11,11 @@ import (
 // HeaderRequestID names the request in its answer, in the body of an error, and in the log.
 const HeaderRequestID = "X-Request-Id"
 
-// requestIDs are those that are taken over from clients.
+// requestIDs matches ids that are accepted from clients.
 var requestIDs = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// identify returns the id of a request from the header of its answer. It sets the one that
-// the client sent, or a new one, where there is none yet.
+// identify returns the id of a request from its response header. If the header has none, it
+// sets the id that the client sent, or a new one.
 func identify(header http.Header, sent string) string {
 	if id := header.Get(HeaderRequestID); id != "" {
 		return id
@@ -30,13 +30,13 @@ func identify(header http.Header, sent string) string {
 	return sent
 }
 
-// methods are those that handlers are registered for.
+// methods are the methods that handlers are registered for.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 }
 
-// Allowed returns the methods that a path takes, for the handler of the pattern "/", which
-// otherwise hides them; none: there is no such path.
+// Allowed returns the methods of a path, for the handler of the pattern "/", which otherwise
+// hides them; none: the path does not exist.
 func Allowed(mux *http.ServeMux, r *http.Request) (allowed []string) {
 	for _, method := range methods {
 		if _, pattern := mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != "" && pattern != "/" {

@@ -20,13 +20,13 @@ import (
 	"everloop/companions/edge"
 )
 
-// masked stands for a secret that is not shown. Written back it keeps the old one.
+// masked replaces a secret in responses. Writing it back leaves the stored secret unchanged.
 const masked = "***"
 
 //go:embed page.html
 var page string
 
-// showPage serves the page of the management interface. It holds no secret: it asks
+// showPage serves the page of the management interface. The page contains no secret: it prompts
 // for the operator's key.
 func showPage(w http.ResponseWriter, _ *http.Request) {
 	_, script, _ := strings.Cut(page, "<script>")
@@ -39,11 +39,10 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
 
-	_, _ = io.WriteString(w, page) // the client may be gone
+	_, _ = io.WriteString(w, page) // the client may have disconnected
 }
 
-// managed accepts the keys of the gateway, and as the operator's those of administrators of
-// the agent.
+// managed accepts the operator's key of the gateway, and keys of administrators of the agent.
 func (s *Service) managed(next func(http.ResponseWriter, *http.Request, *caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		callers := s.table().callers
@@ -62,7 +61,7 @@ func (s *Service) managed(next func(http.ResponseWriter, *http.Request, *caller)
 	}
 }
 
-// administers asks the agent whether the key of a request is an administrator's.
+// administers checks with the agent whether the key of a request is an administrator's.
 func (s *Service) administers(r *http.Request) *apiError {
 	if s.cfg.Credentials == nil || credential(r) == "" {
 		return noKey()
@@ -137,8 +136,8 @@ func (s Settings) masked() Settings {
 	return s
 }
 
-// unmask puts the secrets of the settings before instead of masked ones. The key
-// of a source does not go to another address.
+// unmask replaces masked secrets with the secrets of the previous settings. The key of a source
+// is not reused for another address.
 func (s *Settings) unmask(before Settings) error {
 	for i, k := range s.Keys {
 		if k.Key != masked {
@@ -308,7 +307,7 @@ func merged(file string, set Settings) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// merge makes a node say what another one does, and keeps the comments of what stays.
+// merge sets a node to the value of another one and preserves the comments of unchanged nodes.
 func merge(into, from *yaml.Node) {
 	if into.Kind != from.Kind || into.Kind == yaml.ScalarNode {
 		if into.Kind != from.Kind || into.Value != from.Value {

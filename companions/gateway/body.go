@@ -28,7 +28,8 @@ type body struct {
 	recording   int64 // bytes of the files of a form
 }
 
-// readBody reads a request. The caller releases what it takes of the service's memory.
+// readBody reads a request. The caller must call release to return its share of the memory
+// budget.
 func (s *Service) readBody(w http.ResponseWriter, r *http.Request) (b body, release func(), fault *apiError) {
 	in := s.bodies.Open(w, r)
 	release = in.Release
@@ -90,8 +91,8 @@ func (b *body) parseJSON() *apiError {
 
 	b.text = withoutRedirects(object, b.text)
 	object = gjson.ParseBytes(b.text)
-	// A second field of the name, in whatever case, may be the one that a source reads:
-	// a model that the key does not open.
+	// A source could read a second field of the name, in any case: a model that the key does
+	// not permit.
 	seen := map[string]bool{}
 
 	var fault *apiError
@@ -123,8 +124,8 @@ func (b *body) parseJSON() *apiError {
 	return fault
 }
 
-// askable checks that a body contains what the path is about. Sources answer other bodies in
-// many ways: some with 500, some with an answer to nothing.
+// askable checks that a body contains the fields that the path requires. Sources respond to
+// other bodies in many ways: some with 500, some with an empty answer.
 func (b *body) askable(path string) *apiError {
 	object := gjson.ParseBytes(b.text)
 
@@ -155,8 +156,8 @@ func (b *body) askable(path string) *apiError {
 	return fault
 }
 
-// redirecting are the fields by which some sources, such as LiteLLM, let a request choose
-// another server, other credentials or another model than the configured ones.
+// redirecting are the fields by which a request to some sources, such as LiteLLM, can select
+// another server, other credentials or another model than the configured.
 var redirecting = []string{
 	"api_base", "base_url", "api_key", "api_type", "api_version", "custom_llm_provider", "litellm_credential_name", "model_list",
 	"fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "extra_headers", "user_config",

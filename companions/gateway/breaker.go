@@ -11,8 +11,8 @@ const (
 	breakMost  = time.Minute
 )
 
-// breaker keeps requests away from a source that cannot be reached. After some
-// failures in a row it opens for a while; then one request tries again.
+// breaker is the circuit breaker of a source. After breakAfter consecutive failures it opens
+// for a while; then one request probes the source.
 type breaker struct {
 	mu     sync.Mutex
 	failed int
@@ -26,8 +26,8 @@ type breaker struct {
 // allowed while the source was not open.
 type probe int64
 
-// allow reports whether a request may be sent, and else when to come again. Every
-// request that was allowed reports its outcome, with the probe that it is.
+// allow reports whether a request may be sent, and if not, after which time to retry. Every
+// allowed request must report its outcome with its probe.
 func (b *breaker) allow(now time.Time) (ok bool, as probe, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *breaker) allow(now time.Time) (ok bool, as probe, after time.Duration) 
 	return true, b.probe, 0
 }
 
-// open reports whether requests are kept away.
+// open reports whether requests are blocked.
 func (b *breaker) open(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *breaker) abandoned(as probe) {
 	b.ended(as)
 }
 
-// ended lets another request try again, if that which tried has ended.
+// ended allows another probe if as is the current one.
 func (b *breaker) ended(as probe) {
 	if as != 0 && as == b.probe {
 		b.probe = 0

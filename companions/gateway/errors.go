@@ -40,7 +40,7 @@ func sourceFault(status int, code, message string) *apiError {
 	return &apiError{status: status, Type: "server_error", Code: code, Message: message}
 }
 
-// unavailable returns the fault of a source that gives no answer.
+// unavailable returns the fault of a source that does not respond.
 func unavailable(message string) *apiError {
 	return sourceFault(http.StatusBadGateway, "source_unavailable", message)
 }
@@ -77,5 +77,5 @@ func writeBody(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client may be gone
+	_, _ = w.Write(text) // the client may have disconnected
 }

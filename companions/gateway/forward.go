@@ -55,7 +55,7 @@ func (s *Service) forward(path string) func(http.ResponseWriter, *http.Request, 
 	}
 }
 
-// answer sends a request on, with what translate makes of its body.
+// answer forwards a request with the body that translate returns.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, path string, translate func(*call) *apiError) {
 	leave, ok := by.enter()
 	if !ok {
@@ -121,9 +121,8 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 	return fault
 }
 
-// run sends the request to a source, and to the next one while none has started to answer.
-// It sends nothing to the same source again. A fault is returned only while nothing was
-// written.
+// run sends the request to a source, and to the next one as long as none has started to answer.
+// It never sends to the same source twice. It returns a fault only while nothing was written.
 func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	var last *apiError
 
@@ -154,7 +153,7 @@ func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 		return last
 	}
 
-	c.refuse(w, c.refused) // it says more than that the other sources cannot be asked
+	c.refuse(w, c.refused) // more specific than the fault of an unavailable source
 
 	return nil
 }
@@ -219,7 +218,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	to.answered(time.Since(began))
 
 	if others && slices.Contains([]int{429, 502, 503, 504}, res.StatusCode) {
-		timer.Reset(min(refusalTime, to.timeout())) // the next source is not kept waiting
+		timer.Reset(min(refusalTime, to.timeout())) // bounds the wait of the next source
 		c.refused = refusalOf(res, to)
 
 		return unavailable(fmt.Sprintf("the source %s has status %d", to.Name, res.StatusCode)), otherSource
@@ -248,7 +247,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 		release() // its client may be slow
 		w.Header().Set("Content-Type", cmp.Or(res.Header.Get("Content-Type"), "application/json"))
 		w.WriteHeader(http.StatusOK)
-		_, _ = w.Write(text) // the client may be gone
+		_, _ = w.Write(text) // the client may have disconnected
 	}
 
 	return nil, never
@@ -287,15 +286,15 @@ func (c *call) failed(ctx context.Context, to *source, as probe, err error) (*ap
 	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), otherSource
 }
 
-// refusal is what a source says instead of an answer.
+// refusal is the error response of a source.
 type refusal struct {
 	status int
-	header http.Header // when to come again
+	header http.Header // with Retry-After
 	text   []byte
 }
 
 func refusalOf(res *http.Response, from *source) *refusal {
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what was read is passed on
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // a partial text is passed on
 	if from.APIKey != "" {
 		text = bytes.ReplaceAll(text, []byte(from.APIKey), []byte("***"))
 	}
@@ -320,7 +319,7 @@ func refusalOf(res *http.Response, from *source) *refusal {
 	return r
 }
 
-// refuse passes on a refusal, which used nothing of the source.
+// refuse passes on a refusal, which counts as a request without tokens.
 func (c *call) refuse(w http.ResponseWriter, r *refusal) {
 	c.meter.reported = &tally{Requests: 1}
 	c.service.usage.add(c.by.name, c.target.model, c.meter.tally())
@@ -353,7 +352,7 @@ func (c *call) whole(ctx context.Context, res *http.Response, to *source) ([]byt
 	return text, nil
 }
 
-// echo returns an object of the answer with the model's name as it was asked for.
+// echo returns an object of the answer with the model's name as the client requested it.
 func (c *call) echo(object []byte) []byte {
 	model := gjson.GetBytes(object, "model")
 	if !model.Exists() || model.String() == c.asked {
@@ -367,9 +366,9 @@ func (c *call) echo(object []byte) []byte {
 	return object
 }
 
-// order returns the sources of the model: those that work before those that do not, those
-// with a free place before busy ones, and among them always the same one for the same
-// beginning of a conversation, which it may have in its cache.
+// order returns the sources of the model: available ones before broken ones, free ones before
+// busy ones, and otherwise by a hash of the start of the conversation, so that a conversation
+// returns to the source that may have it in its cache.
 func (c *call) order() []*source {
 	sources := slices.Clone(c.target.sources)
 	if len(sources) < 2 {
@@ -432,8 +431,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// warmUp sends a short request to the models of sources that must be warm before the
-// first client comes.
+// warmUp sends a short request to the models of sources that must be warm before the first
+// request.
 func (s *Service) warmUp() {
 	for _, one := range s.table().sources {
 		if !one.WarmUp || one.notReady() != nil || !one.warmed.CompareAndSwap(false, true) {

@@ -25,12 +25,12 @@ func (s Settings) keysApart(operatorKey string) error {
 	return nil
 }
 
-// caller is who a key belongs to.
+// caller is the owner of a key.
 type caller struct {
 	name   string
 	hash   [sha256.Size]byte
 	models []string // empty: all
-	most   int      // requests at once; 0: no limit
+	most   int      // max concurrent requests; 0: unlimited
 
 	running limit.Keyed[struct{}]
 }
@@ -39,8 +39,7 @@ func newCaller(k Key) *caller {
 	return &caller{name: k.Name, hash: sha256.Sum256([]byte(k.Key)), models: k.Models, most: k.MaxConcurrency}
 }
 
-// permits reports whether the key opens a model, by the name that was asked for or the
-// model's own.
+// permits reports whether the key permits a model, by the requested name or the model's own.
 func (c *caller) permits(names ...string) bool {
 	return len(c.models) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.models, name) })
 }
@@ -50,14 +49,15 @@ func (t *table) accepts(by *caller, names ...string) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.hash == by.hash && c.permits(names...) })
 }
 
-// enter counts a request of the key in, until leave, unless it has too many.
+// enter counts a concurrent request of the key until leave is called. ok is false if the key
+// has reached its maximum.
 func (c *caller) enter() (leave func(), ok bool) {
 	leave, err := c.running.Try(limit.Bound[struct{}]{Max: c.most})
 	return leave, err == nil
 }
 
-// find returns the caller of a key. Every key is compared, by hashes and in constant
-// time, so that the time says nothing of any key.
+// find returns the caller of a key. It compares all keys, by hashes and in constant time, so
+// that the duration reveals nothing of any key.
 func find(callers []*caller, key string) *caller {
 	hash := sha256.Sum256([]byte(key))
 

@@ -29,7 +29,7 @@ func (s Source) server() localserver.Config {
 	}
 }
 
-// concurrency returns how many requests the source works on at once.
+// concurrency returns the maximum of concurrent requests of the source.
 func (s Source) concurrency() int {
 	if s.runs() {
 		return cmp.Or(s.MaxConcurrency, max(s.Slots, 1))
@@ -38,7 +38,7 @@ func (s Source) concurrency() int {
 	return cmp.Or(s.MaxConcurrency, defaultConcurrency)
 }
 
-// serverFaults are those of the fields for a server that the gateway runs.
+// serverFaults returns the faults of the fields for a server that the gateway runs.
 func (s Source) serverFaults() (faults []error) {
 	if !s.runs() {
 		if s.Program != "" || len(s.Args) > 0 || s.Context != 0 || s.Slots != 0 || s.StartTimeoutS != 0 {
@@ -82,9 +82,8 @@ func (s Source) named() []Model {
 	return models
 }
 
-// inspect looks whether this machine has the programs and model files of sources that are
-// new or were changed. Those in effect stay: a file that is gone must not keep a key from
-// being withdrawn.
+// inspect checks that this machine has the programs and model files of new or changed sources.
+// It skips unchanged ones: a missing file must not prevent the withdrawal of a key.
 func (s Settings) inspect(before *table) error {
 	var faults []error
 
@@ -103,8 +102,8 @@ func (s Settings) inspect(before *table) error {
 	return errors.Join(faults...)
 }
 
-// fileOnly refuses changes of what the gateway runs. A key of the management must not
-// become a way to run programs, nor to make a program read any file: both are decided by
+// fileOnly rejects changes of the programs that the gateway runs. A key of the management must
+// not become a way to run programs, nor to make a program read any file: both are decided by
 // who can write the file.
 func (s Settings) fileOnly(before Settings) *apiError {
 	for i, one := range s.Sources {
@@ -126,10 +125,10 @@ func (s Settings) fileOnly(before Settings) *apiError {
 	return nil
 }
 
-// supervise gives the sources of the next table their servers: those of the table before
-// where they are to run the same, else new ones. Servers of no source end once their
-// requests have, and new ones start after that, as both may not fit into the memory. The
-// caller holds files.
+// supervise assigns servers to the sources of the next table: the running ones of the previous
+// table if their configuration is equal, else new ones. Servers without a source end after
+// their requests, and new ones start only then, because both may not fit into the memory. The
+// caller must hold the lock files.
 func (s *Service) supervise(before, next *table) {
 	kept := map[*localserver.Server]bool{}
 
@@ -163,7 +162,7 @@ func (s *Service) supervise(before, next *table) {
 	}
 }
 
-// startServers starts those that do not run yet.
+// startServers starts servers that do not run yet.
 func (s *Service) startServers(t *table) {
 	var before []<-chan struct{}
 	for _, old := range s.ending {
@@ -201,7 +200,7 @@ func (t *table) serverLike(cfg localserver.Config) *localserver.Server {
 	return nil
 }
 
-// use makes the source one of a server.
+// use assigns a local server to the source.
 func (s *source) use(server *localserver.Server) {
 	if server == nil {
 		return

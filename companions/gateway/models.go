@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// created is the date of models whose server gives none.
+// created is the date of models without a date from their server.
 const created = 1_767_225_600
 
-// target is a model behind a name, and where it runs.
+// target is the model of a name, and its sources.
 type target struct {
-	model    string // its id; the name that was asked for may be an alias
+	model    string // its id; the requested name may be an alias
 	upstream map[*source]string
 	sources  []*source
 }
@@ -55,7 +55,7 @@ func (t *table) resolve(ctx context.Context, by *caller, name string) (target, *
 	return found, noModel(name)
 }
 
-// real returns the id of the model behind a name.
+// real returns the id of the model with a name or alias.
 func (t *table) real(name string) string {
 	to, is := t.set.Aliases[name]
 	switch {
@@ -68,8 +68,8 @@ func (t *table) real(name string) string {
 	return to
 }
 
-// list returns the entries of the model list for a caller, the default model first. What a
-// source says of its models is passed on as it is.
+// list returns the entries of the model list for a caller, the default model first. The members
+// of a source's entries are passed on unchanged.
 func (t *table) list(ctx context.Context, by *caller) ([]map[string]any, *apiError) {
 	perSource := make([][]json.RawMessage, len(t.sources))
 
@@ -124,8 +124,8 @@ func rank(entry map[string]any, first string) int {
 	return 0
 }
 
-// entries returns the models of a source: those that are configured, with what its list
-// says of them, else all of its list.
+// entries returns the models of a source: the configured ones with the members of the source's
+// list, or without configured ones the whole list.
 func (s *source) entries(listed []json.RawMessage) []map[string]any {
 	byID := map[string]map[string]any{}
 

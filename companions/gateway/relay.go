@@ -15,7 +15,7 @@ import (
 
 const (
 	maxLine    = 16 << 20        // bytes of one line of a stream
-	slowClient = 2 * time.Minute // until a client takes what was written
+	slowClient = 2 * time.Minute // until a client reads the written data
 )
 
 var errLine = errors.New("a line of the stream is too long")
@@ -37,7 +37,7 @@ type relay struct {
 // line is a line of the source, or how the stream ended.
 type line struct {
 	text []byte
-	more bool // another one follows at once
+	more bool // another line follows immediately
 	err  error
 }
 
@@ -70,7 +70,7 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 			if l.err != nil {
 				y.end(ctx, l.err)
 
-				_ = out.Flush() // the client may be gone
+				_ = out.Flush() // the client may have disconnected
 
 				return
 			}
@@ -92,7 +92,7 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 		case <-ctx.Done():
 			y.end(ctx, ctx.Err())
 
-			_ = out.Flush() // the client may be gone
+			_ = out.Flush() // the client may have disconnected
 
 			return
 		case <-quiet.C:
@@ -112,8 +112,8 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 	}
 }
 
-// write writes to the client. While it blocks, nothing is read of the source, whose silence
-// does not count.
+// write writes to the client. While it blocks, nothing is read from the source, and the
+// source's idle timer is suspended.
 func (y *relay) write(what func() error) error {
 	y.timer.Stop()
 
@@ -125,13 +125,13 @@ func (y *relay) write(what func() error) error {
 	return err
 }
 
-// silentFor lets the source be silent for so long from now.
+// silentFor sets the idle timeout of the source to d from now.
 func (y *relay) silentFor(d time.Duration) {
 	y.due = time.Now().Add(d)
 	y.timer.Reset(d)
 }
 
-// readLines gives the lines of a stream until it ends or the context does.
+// readLines sends the lines of a stream to lines until the stream ends or the context does.
 func readLines(ctx context.Context, from io.Reader, lines chan<- line) {
 	in := bufio.NewReaderSize(from, 32<<10)
 	give := func(l line) bool {
@@ -176,7 +176,7 @@ func readLines(ctx context.Context, from io.Reader, lines chan<- line) {
 	}
 }
 
-// take returns what is passed on of a line; nil: nothing.
+// take returns the part of a line to pass on; nil: none.
 func (y *relay) take(text []byte) []byte {
 	bare := bytes.TrimRight(text, "\r\n")
 
@@ -232,8 +232,8 @@ func (y *relay) take(text []byte) []byte {
 	return append(append([]byte("data: "), named...), '\n')
 }
 
-// alive lets the source be silent again after a piece of its answer. Keep-alives, such as
-// comments, do not count: a proxy sends them for a source that is dead.
+// alive resets the idle timeout after a piece of the source's answer. Keep-alives, such as
+// comments, do not count: a proxy sends them for a dead source.
 func (y *relay) alive() {
 	y.started = true
 	y.silentFor(y.patience())
@@ -268,5 +268,5 @@ func (y *relay) end(ctx context.Context, err error) {
 		fault = sourceFault(0, "source_error", "the source "+y.to.Name+" sent a line that is too long")
 	}
 
-	_, _ = y.w.Write(append(append([]byte("\ndata: "), fault.object()...), "\n\n"...)) // the client may be gone
+	_, _ = y.w.Write(append(append([]byte("\ndata: "), fault.object()...), "\n\n"...)) // the client may have disconnected
 }

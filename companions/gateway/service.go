@@ -1,10 +1,10 @@
-// Package gateway is the model gateway: one address, with keys of its own, in front of
-// the servers that run models. It speaks the chat-completions interface on both sides
-// and passes on what it does not know; Anthropic's Messages it translates. It bounds what
-// each source is asked to do at once.
+// Package gateway is the model gateway: one address, with its own keys, in front of the servers
+// that run models. It serves chat completions, passes on unknown fields, and translates
+// Anthropic's Messages and OpenAI's Responses. It bounds the concurrent requests of each
+// source.
 //
-// It is its own service, reached over HTTP only. It must know nothing of sessions
-// or of the agent's code.
+// It is a separate service, reached only over HTTP. It must not depend on sessions or on the
+// agent's code.
 package gateway
 
 import (
@@ -33,7 +33,7 @@ import (
 
 const (
 	maxBody      = 64 << 20  // bytes of one request
-	maxBodies    = 512 << 20 // bytes of all requests at once
+	maxBodies    = 512 << 20 // total bytes of concurrent requests
 	drainTimeout = 5 * time.Second
 	keepAlive    = 15 * time.Second
 	connections  = 4000 // of one client address: an agent has one for each model call
@@ -43,22 +43,22 @@ const (
 // Config of the service.
 type Config struct {
 	File    string // the settings; made when missing
-	Key     string // of the operator: opens every model, whatever the file says
+	Key     string // the operator's; it permits every model, regardless of the file
 	DemoURL string // where the mock service is, for sources of the kind demo
 
-	// Credentials says whose key of the agent it is: those of administrators open the
-	// management interface. nil: the operator's key alone does.
+	// Credentials resolves keys of the agent: keys of administrators open the management
+	// interface. nil: only the operator's key does.
 	Credentials *credentials.Checker
 
 	Hosts hosts.List // names by which clients reach the service in addition to localhost and IP addresses
 	Log   *slog.Logger
 
 	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
-	// Connections are those that one client address may have open; 0: 4000.
+	// Connections is the maximum of open connections of one client address; 0: 4000.
 	Connections int
 
 	BodyStall time.Duration // silence after which a body is given up; 0: 1 min
-	// WriteStall is how long a client may take to read what was written at once; 0: 2 min.
+	// WriteStall is the maximum time of a client to read one write; 0: 2 min.
 	WriteStall time.Duration
 }
 
@@ -81,7 +81,7 @@ type Service struct {
 	cutOnce sync.Once
 }
 
-// table is what one version of the settings says.
+// table is the parsed form of one version of the settings.
 type table struct {
 	set     Settings
 	sources []*source
@@ -199,7 +199,7 @@ func (t *table) callerLike(k Key) *caller {
 	return fresh
 }
 
-// watch reads the file again when it has changed. Faulty settings change nothing.
+// watch reloads the file when it has changed. Invalid settings are ignored.
 func (s *Service) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -222,8 +222,8 @@ func (s *Service) watch(ctx context.Context) {
 	}
 }
 
-// reload takes over the file where its content is not that which was read last. The
-// caller holds files.
+// reload applies the file if its content differs from the last read one. The caller must hold
+// the lock files.
 func (s *Service) reload() (changed bool) {
 	text, err := os.ReadFile(s.cfg.File)
 	if err != nil {
@@ -259,8 +259,8 @@ func (s *Service) save() {
 	}
 }
 
-// Serve serves on a listener, which it closes, until the context ends; then it lets
-// open answers finish for some seconds.
+// Serve serves on a listener, which it closes, until the context ends; then it waits some
+// seconds for open requests.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -329,12 +329,12 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("/", s.noRoute)
 }
 
-// noRoute answers unknown paths, and other methods of known ones.
+// noRoute responds to unknown paths, and to unsupported methods of known paths.
 func (s *Service) noRoute(w http.ResponseWriter, r *http.Request) {
 	unrouted(w, r, edge.Allowed(s.mux, r))
 }
 
-// unrouted answers a path that takes the allowed methods; none: there is no such path.
+// unrouted responds to a path with the allowed methods; none: 404.
 func unrouted(w http.ResponseWriter, r *http.Request, allowed []string) {
 	if len(allowed) == 0 {
 		writeError(w, &apiError{
@@ -407,9 +407,9 @@ type sourceHealth struct {
 	Server *serverHealth `json:"server,omitempty"`
 }
 
-// health shows the sources to anyone. A source that no request has reached for some
-// seconds is asked for its models. What the servers that the gateway runs have written is
-// for keys of the management.
+// health shows the sources to any client. It probes a source that no request has reached for
+// some seconds. The output of the servers that the gateway runs is visible only with a
+// management key.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 	t := s.table()
 	_, _ = t.list(r.Context(), &caller{}) // looks at each source that has not been seen of late

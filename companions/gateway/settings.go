@@ -57,14 +57,14 @@ type Source struct {
 	TimeoutS       float64 `yaml:"timeout_s,omitempty" json:"timeout_s,omitempty"`           // until the first data of an answer
 	IdleTimeoutS   float64 `yaml:"idle_timeout_s,omitempty" json:"idle_timeout_s,omitempty"` // of silence in a stream
 	WarmUp         bool    `yaml:"warm_up,omitempty" json:"warm_up,omitempty"`
-	Models         []Model `yaml:"models,omitempty" json:"models,omitempty"` // empty: those that the server lists
+	Models         []Model `yaml:"models,omitempty" json:"models,omitempty"` // empty: all models of the server's list
 
 	// For a server that the gateway runs. The first three are changed in the file only.
 	ModelFile     string   `yaml:"model_file,omitempty" json:"model_file,omitempty"`
 	Program       string   `yaml:"program,omitempty" json:"program,omitempty"` // empty: llama-server, on PATH
 	Args          []string `yaml:"args,omitempty" json:"args,omitempty"`
 	Context       int      `yaml:"context,omitempty" json:"context,omitempty"`                 // tokens of one request
-	Slots         int      `yaml:"slots,omitempty" json:"slots,omitempty"`                     // requests at once; 0: 1
+	Slots         int      `yaml:"slots,omitempty" json:"slots,omitempty"`                     // max concurrent requests; 0: 1
 	StartTimeoutS float64  `yaml:"start_timeout_s,omitempty" json:"start_timeout_s,omitempty"` // until the model is loaded
 }
 
@@ -260,7 +260,7 @@ func seconds(value float64, otherwise time.Duration) time.Duration {
 	return time.Duration(value * float64(time.Second))
 }
 
-// writeFile replaces a file by a whole one, which only its owner reads: it holds keys.
+// writeFile replaces a file atomically, readable only by its owner: it contains keys.
 func writeFile(file string, text []byte) error {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -291,11 +291,11 @@ func writeFile(file string, text []byte) error {
 	return parent.Sync()
 }
 
-// partOf returns what the names of the files start with that are to replace a file.
+// partOf returns the prefix of the names of temporary files for a file.
 func partOf(file string) string { return "." + filepath.Base(file) + "." }
 
-// removeParts removes what writeFile has left behind where its process was killed. The names
-// end in a number: an editor's files of the same beginning stay.
+// removeParts removes temporary files that a killed process left. Their names end in a number,
+// so that an editor's files with the same prefix stay.
 func removeParts(file string) error {
 	dir := filepath.Dir(file)
 

@@ -27,10 +27,10 @@ const (
 	listFresh   = 5 * time.Second // a model list is used for so long without a further look
 	listTimeout = 3 * time.Second
 	maxList     = 8 << 20 // bytes of a model list
-	latencies   = 64      // answers whose latency is kept
+	latencies   = 64      // recorded latencies of answers
 )
 
-// source is a server that runs models, with what is known of it.
+// source is a server that runs models, with its current state.
 type source struct {
 	Source
 	base    string              // with /v1
@@ -43,7 +43,7 @@ type source struct {
 
 	mu       sync.Mutex
 	listed   []json.RawMessage // entries of its model list as last seen
-	listedAt time.Time         // the last look, whatever came of it
+	listedAt time.Time         // the last attempt, failed or not
 	fault    string            // of the last look or answer; empty: all is well
 	recent   []time.Duration   // to the first byte, of the last answers
 	next     int               // place in recent
@@ -77,7 +77,7 @@ func newSource(set Source, demoURL string) *source {
 	}
 }
 
-// request makes a request to the source. Nothing of the client's own is in its header.
+// request creates a request to the source. Its header contains nothing of the client's.
 func (s *source) request(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Request, error) {
 	base, err := s.address()
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *source) request(ctx context.Context, method, path string, body io.Reade
 	return r, nil
 }
 
-// models returns the entries of the source's list, looked at again when they are old. After
-// a failure those of the last success stay.
+// models returns the entries of the source's list, refreshed when they are older than maxAge.
+// After a failure it returns the last successful ones.
 func (s *source) models(ctx context.Context, maxAge time.Duration) []json.RawMessage {
 	s.mu.Lock()
 	listed, age, never := s.listed, time.Since(s.listedAt), s.listedAt.IsZero()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// timedWriter gives each write a deadline: a client that reads nothing would keep its
-// request's memory and its place among those of its key.
+// timedWriter sets a deadline for each write: a client that reads nothing would block its
+// request's memory and its slot.
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -24,7 +24,7 @@ func (t *timedWriter) begin() {
 	_ = t.control.SetWriteDeadline(time.Now().Add(t.limit)) // recorders of tests have none
 }
 
-// Unwrap gives a response controller the writer below.
+// Unwrap returns the underlying writer for a response controller.
 func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -40,7 +40,7 @@ func (t *timedWriter) Write(text []byte) (int, error) {
 	return t.ResponseWriter.Write(text)
 }
 
-// FlushError is what a response controller calls.
+// FlushError flushes with a deadline, for a response controller.
 func (t *timedWriter) FlushError() error {
 	t.begin()
 

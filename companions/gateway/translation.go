@@ -103,7 +103,7 @@ func (c *call) counted(ctx context.Context) int64 {
 
 const (
 	countTimeout = 5 * time.Second
-	imageTokens  = 1600 // of an image, whose bytes say little of them
+	imageTokens  = 1600 // of an image, whose size in bytes is a poor estimate
 )
 
 // estimate returns the tokens of a request of chat completions by its bytes.
@@ -143,7 +143,7 @@ func messagesOf(w http.ResponseWriter) dialect.Dialect {
 	return dialect.Messages(id)
 }
 
-// responses serves OpenAI's Responses interface. The gateway keeps no responses: a client
+// responses serves OpenAI's Responses interface. The gateway stores no responses: a client
 // sends the whole conversation each time.
 func (s *Service) responses(w http.ResponseWriter, r *http.Request) {
 	s.translated(w, r, dialect.Responses(w.Header().Get("X-Request-Id"), time.Now()))
@@ -158,17 +158,17 @@ func (s *Service) translated(w http.ResponseWriter, r *http.Request, to dialect.
 	t.finish()
 }
 
-// translator is a writer of chat completions' answers that writes those of a dialect.
+// translator is a writer that translates an answer of chat completions to a dialect.
 type translator struct {
 	http.ResponseWriter
 	to     dialect.Dialect
 	call   *call // nil until the request is translated
 	status int
-	held   []byte // of an answer that is not streamed, and the last line of one that is
+	held   []byte // the whole answer, or the last line of a streamed one
 	stream dialect.Stream
 }
 
-// Unwrap gives a response controller the writer below, to flush it.
+// Unwrap returns the underlying writer for a response controller, to flush it.
 func (t *translator) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // translate replaces the body of the request.
@@ -186,7 +186,7 @@ func (t *translator) translate(c *call) *apiError {
 	nameOmitted(t.Header(), chat.Omitted)
 
 	c.body.text = chat.Text
-	c.body.addsUsage = false // the translation asks for it
+	c.body.addsUsage = false // the translation requests it
 
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// tally is what the requests of one key for one model used.
+// tally is the usage of one key's requests for one model.
 type tally struct {
 	Requests   int64 `json:"requests"`
 	Estimated  int64 `json:"estimated_requests"` // of which the source did not report the use
@@ -30,7 +30,7 @@ const bytesPerToken = 4
 // maxTallies bounds the ledger; beyond it requests are counted under the model "other".
 const maxTallies = 10_000
 
-// ledger counts usage by key and model. It is kept in a file next to the settings.
+// ledger counts usage by key and model. It is stored in a file next to the settings.
 type ledger struct {
 	file string
 
@@ -171,9 +171,9 @@ func (m *meter) read(object []byte) {
 	}
 }
 
-// tally returns what the source reported, else an estimate: of a streamed answer each piece
-// is about a token. The tokens of a recording are not estimated, as its bytes say little
-// of them.
+// tally returns the usage that the source reported, else an estimate: about a token for each
+// piece of a streamed answer. The tokens of a recording are not estimated, because its size in
+// bytes is a poor estimate.
 func (m *meter) tally() tally {
 	if m.reported != nil {
 		return *m.reported

@@ -20,8 +20,8 @@ func token(r *http.Request) string {
 	return credentials.Bearer(r)
 }
 
-// writer returns the caller of a request that writes to an organisation's repositories,
-// and whether the organisation exists: one that does not is made for its first writer.
+// writer returns the caller of a request that writes to an organisation's repositories, and
+// whether the organisation exists: a missing organisation is created for its first writer.
 func (s *Service) writer(ctx context.Context, r *http.Request, org string) (caller credentials.Caller, exists bool, err error) {
 	caller, err = s.cfg.Credentials.Check(ctx, edge.Client(r), token(r))
 	if err == nil {
@@ -37,7 +37,7 @@ func (s *Service) writer(ctx context.Context, r *http.Request, org string) (call
 	return caller, exists, err
 }
 
-// repository returns one that can be read.
+// repository returns a repository that can be read.
 func (s *Service) repository(id repoID) (*repository, error) {
 	repo, ok, err := s.store.get(id)
 	if err == nil && !ok {
@@ -71,5 +71,5 @@ func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
 
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write([]byte(plainText(p.Detail) + " (" + p.Code + ")\n")) // the client has gone otherwise
+	_, _ = w.Write([]byte(plainText(p.Detail) + " (" + p.Code + ")\n")) // fails only if the client has disconnected
 }

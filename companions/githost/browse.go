@@ -34,7 +34,7 @@ type commit struct{ ID, Author, Date, Subject string }
 // Short returns the abbreviated id.
 func (c commit) Short() string { return c.ID[:10] }
 
-// revision is what a page shows of a repository: a commit, by the name that was asked for.
+// revision is a commit of a repository, by the requested name.
 type revision struct {
 	repo   *repository
 	Name   string // branch, tag or id; empty in an empty repository
@@ -218,7 +218,7 @@ func kind(e entry) string {
 	return "file"
 }
 
-// found is what a path of a commit names.
+// found is the object at a path of a commit.
 type found struct {
 	entry   entry
 	Text    string
@@ -226,7 +226,7 @@ type found struct {
 	TooLong bool
 }
 
-// find reads a path of a commit: the text of a file that is one and not too large.
+// find reads a path of a commit, with the content of a text file that is not too large.
 func (s *Service) find(ctx context.Context, rev revision, path string) (out found, err error) {
 	none := edge.Refuse(http.StatusNotFound, "path_not_found", "the commit has no such file or directory")
 	if safezip.CheckName(path) != "" {
@@ -274,7 +274,7 @@ func (s *Service) find(ctx context.Context, rev revision, path string) (out foun
 // change is a file that a commit changes.
 type change struct{ Status, Path string }
 
-// changes lists what a commit changes against its first parent.
+// changes lists the changes of a commit against its first parent.
 func (s *Service) changes(ctx context.Context, rev revision) (list []change, more bool, err error) {
 	out, err := s.store.git.output(ctx, rev.repo.place(), maxTreeText, "diff-tree", "-r", "-z", "--root", "--no-commit-id", "--no-renames",
 		"-m", "--first-parent", "--name-status", rev.Commit)

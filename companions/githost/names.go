@@ -19,11 +19,12 @@ const mainRef = "refs/heads/main"
 // suffix of a repository's name in URLs and on disk.
 const suffix = ".git"
 
-// zeroID stands for no object.
+// zeroID represents a missing object.
 const zeroID = "0000000000000000000000000000000000000000"
 
-// repoID names a repository, which is that of the skill of the same name. Its parts have
-// neither dots nor slashes, so that it names a directory below that of all repositories.
+// repoID identifies a repository, which belongs to the skill of the same name. Its parts
+// contain neither dots nor slashes, so that it is a path below the directory of all
+// repositories.
 type repoID struct{ org, name string }
 
 func (id repoID) String() string { return id.org + "/" + id.name }

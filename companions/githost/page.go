@@ -21,7 +21,7 @@ var pageStyle string
 
 var page = htmltemplate.Must(htmltemplate.New("page").Parse(pageSource))
 
-// pagePolicy allows a page its own style, by its hash, and nothing else.
+// pagePolicy allows only a page's own style, by its hash.
 var pagePolicy = func() string {
 	sum := sha256.Sum256([]byte(pageStyle))
 
@@ -29,7 +29,7 @@ var pagePolicy = func() string {
 		"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 }()
 
-// view is what a page shows.
+// view contains the data of a page.
 type view struct {
 	Title string
 	Style htmltemplate.CSS
@@ -71,7 +71,7 @@ func (s *Service) pageRoutes() http.Handler {
 	return mux
 }
 
-// limited bounds how many pages run git at once.
+// limited bounds the number of pages that run git concurrently.
 func (s *Service) limited(serve func(w http.ResponseWriter, r *http.Request) error) func(w http.ResponseWriter, r *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		release, err := s.views.acquire(r.Context(), address(r))
@@ -223,7 +223,7 @@ func (s *Service) historyPage(w http.ResponseWriter, r *http.Request) error {
 	return render(w, v)
 }
 
-// commitPage shows one commit: its message and what it changes.
+// commitPage shows one commit: its message and its changes.
 func (s *Service) commitPage(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.repositoryView(r)
 	if err != nil {
@@ -264,7 +264,7 @@ func render(w http.ResponseWriter, v view) error {
 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write(html.Bytes()) // the client has gone otherwise
+	_, _ = w.Write(html.Bytes()) // fails only if the client has disconnected
 
 	return nil
 }

@@ -29,12 +29,12 @@ type git struct {
 // ErrNoGit is a machine without git.
 var ErrNoGit = errors.New("git hosting needs the program git: install it, and start the service again")
 
-// settings of git, above those of a repository.
+// settings returns settings of git that override a repository's.
 func settings(hooks string) [][2]string {
 	return [][2]string{
 		{"core.hooksPath", hooks},
 		{"core.fsync", "objects,derived-metadata,reference"},
-		{"core.bigFileThreshold", "16m"}, // larger ones are streamed, not kept in memory
+		{"core.bigFileThreshold", "16m"}, // larger files are streamed, not read into memory
 		{"core.packedGitLimit", "256m"},
 		{"core.packedGitWindowSize", "32m"},
 		{"core.deltaBaseCacheLimit", "64m"},
@@ -103,8 +103,8 @@ func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs a prepared command; done gets how it ended. The kernel sends the signal of
-// Pdeathsig when the thread ends that forked, so that thread is kept until then.
+// start runs a prepared command; done receives its result. The kernel sends the signal of
+// Pdeathsig when the forking thread ends, so start locks that thread until the command ends.
 func (g *git) start(cmd *exec.Cmd) (done <-chan error, err error) {
 	started, ended := make(chan error, 1), make(chan error, 1)
 
@@ -164,10 +164,10 @@ func (g *git) limit(pid int) error {
 	return nil
 }
 
-// errTooLong is an output beyond what was asked for.
+// errTooLong reports an output above its limit.
 var errTooLong = errors.New("git wrote more than expected")
 
-// bounded keeps an output up to a limit.
+// bounded stores an output up to a limit.
 type bounded struct {
 	bytes.Buffer
 	most int
@@ -181,7 +181,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// tail keeps the end of an output.
+// tail stores the end of an output.
 type tail struct{ text []byte }
 
 const maxTail = 2000
@@ -221,8 +221,8 @@ func (p place) env() []string {
 	return env
 }
 
-// output runs a git that reads a repository, and returns what it writes, most bytes at
-// the most.
+// output runs a git command that reads a repository, and returns its output, at most `most`
+// bytes.
 func (g *git) output(ctx context.Context, at place, most int, args ...string) ([]byte, error) {
 	out := &bounded{most: most}
 	err := g.run(ctx, at, nil, out, args...)

@@ -21,9 +21,9 @@ func (r *refusal) Error() string { return r.text }
 
 func refusef(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// publishMain checks the skill of a commit and publishes the version that its SKILL.md
-// names. The registry has it when this returns without an error; a commit without
-// SKILL.md publishes nothing.
+// publishMain checks the skill of a commit and publishes the version in its SKILL.md. When it
+// returns nil, the registry has stored the version; a commit without SKILL.md publishes
+// nothing.
 func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 	list, err := p.service.store.git.files(ctx, at, commit, skillpack.MaxFiles)
 	if errors.Is(err, errTooMany) {
@@ -103,8 +103,8 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 	return nil
 }
 
-// checkSkillFiles checks what the archive would not show: kinds of entries, and sizes
-// before anything is read.
+// checkSkillFiles checks properties that the archive does not contain: types of entries, and
+// sizes before a file is read.
 func checkSkillFiles(list []entry) error {
 	var bytes int64
 
@@ -125,7 +125,7 @@ func checkSkillFiles(list []entry) error {
 	return nil
 }
 
-// invalid makes what is wrong with a package a reason for the client.
+// invalid returns the fault of a package as a message for the client.
 func invalid(err error) error {
 	if wrong, ok := errors.AsType[*skillpack.Error](err); ok {
 		return refusef("main is not a valid skill: %s", wrong.Error())
@@ -138,7 +138,7 @@ func invalid(err error) error {
 	return err
 }
 
-// pack writes files into an archive, which has no name any more: it goes with its handle.
+// pack writes files into an unlinked archive file; closing it frees the space.
 func (s *Service) pack(ctx context.Context, at place, list []entry) (archive *os.File, size int64, err error) {
 	archive, err = os.CreateTemp(s.store.work(), "skill-*.zip")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"everloop/companions/githost/hook"
 )
 
-// Bounds of what a push may leave in a repository.
+// Bounds of a repository after a push.
 const (
 	maxRefs      = 1000
 	maxFiles     = 10_000    // of a branch or tag
@@ -38,7 +38,7 @@ type push struct {
 
 	claims    bool // the organisation does not exist yet
 	accepted  bool
-	published bool // holds repo.published
+	published bool // locked repo.published
 	removes   bool // a branch or tag is deleted
 }
 
@@ -66,12 +66,12 @@ func (p *push) serve(ctx context.Context) {
 	_ = p.replies.Encode(hook.Reply{Done: true, Accept: p.accepted}) // the hook refuses without an answer
 }
 
-// say shows the client a text.
+// say sends the client a text.
 func (p *push) say(format string, args ...any) {
-	_ = p.replies.Encode(hook.Reply{Say: plainText(fmt.Sprintf(format, args...))}) // the client has gone otherwise
+	_ = p.replies.Encode(hook.Reply{Say: plainText(fmt.Sprintf(format, args...))}) // fails only if the client has disconnected
 }
 
-// decide checks all updates of a push, and publishes that of main last.
+// decide checks all updates of a push, and publishes main last.
 func (p *push) decide(ctx context.Context, request hook.Request) error {
 	if request.TooMany {
 		return refusef("one push may change at most %d branches and tags", hook.MaxUpdates)
@@ -111,7 +111,7 @@ func (p *push) decide(ctx context.Context, request hook.Request) error {
 	return p.claim(ctx)
 }
 
-// claim makes the organisation for who pushes, now that nothing else refuses the push.
+// claim creates the organisation for the pusher after all other checks have passed.
 func (p *push) claim(ctx context.Context) error {
 	if !p.claims {
 		return nil
@@ -127,7 +127,7 @@ func (p *push) claim(ctx context.Context) error {
 
 // quarantined returns the repository with the objects of the push.
 func (p *push) quarantined(dir string) (place, error) {
-	if dir == "" { // the push brings no objects
+	if dir == "" { // the push contains no objects
 		return p.repo.place(), nil
 	}
 
@@ -139,8 +139,7 @@ func (p *push) quarantined(dir string) (place, error) {
 	return place{dir: p.repo.dir, quarantine: dir}, nil
 }
 
-// checkRoom refuses a push that adds to a repository beyond its quota, or beyond that of
-// its organisation.
+// checkRoom rejects a push that would exceed the quota of its repository or organisation.
 func (p *push) checkRoom(request hook.Request) error {
 	removes := true
 	for _, u := range request.Updates {
@@ -219,7 +218,7 @@ func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 	return fits(there, updates)
 }
 
-// refs returns the references of the repository, and what they name.
+// refs returns the references of the repository and their object ids.
 func (p *push) refs(ctx context.Context) (map[string]string, error) {
 	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil {
@@ -236,8 +235,8 @@ func (p *push) refs(ctx context.Context) (map[string]string, error) {
 	return refs, nil
 }
 
-// fits refuses updates that git cannot store next to the references that are there: of one
-// that has moved, and of names of which one is the directory of another.
+// fits rejects updates that git cannot store with the existing references: an update of a moved
+// reference, and a name that is a directory of another name.
 func fits(there map[string]string, updates []hook.Update) error {
 	names := maps.Clone(there)
 
@@ -272,7 +271,7 @@ func shortName(ref string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(ref, "refs/heads/"), "refs/tags/")
 }
 
-// checkFiles bounds the files of what a reference would name.
+// checkFiles bounds the files of a reference after the push.
 func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 	list, err := p.service.store.git.files(ctx, at, u.New, maxFiles)
 	if errors.Is(err, errTooMany) {
@@ -308,8 +307,8 @@ func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 	return nil
 }
 
-// updateMain publishes the new commit of main. Until the push ends, no other one changes
-// main: what was published is then also what main has.
+// updateMain publishes the new commit of main. Until the push ends, no other push changes main,
+// so that main always has the published commit.
 func (p *push) updateMain(ctx context.Context, at place, u hook.Update) error {
 	git := p.service.store.git
 	if err := take(ctx, p.repo.published, 1); err != nil {

@@ -26,7 +26,7 @@ const (
 	retryAfter  = time.Second
 )
 
-// registry is the skill registry, asked with the credentials of the one who pushes.
+// registry is a client of the skill registry that uses the pusher's token.
 type registry struct {
 	url  string
 	http *http.Client
@@ -34,7 +34,7 @@ type registry struct {
 
 func newRegistry(base string) *registry {
 	return &registry{url: strings.TrimRight(base, "/"), http: &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token must not be sent to another host
 	}}
 }
 
@@ -44,8 +44,8 @@ func errUnavailable() error {
 		"the skill registry does not answer, so that nothing was changed: try again")
 }
 
-// call sends a request. An answer that is no success is an *edge.Problem in the words of
-// the registry.
+// call sends a request. It returns a non-2xx response as *edge.Problem with the registry's
+// text.
 func (r *registry) call(ctx context.Context, method, path, token, contentType string, body io.Reader) (status int, data []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, r.url+path, body)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *registry) mayWrite(ctx context.Context, org, token string) (exists bool
 	return err == nil, err
 }
 
-// claim makes an organisation for the holder of a token.
+// claim creates an organisation for the owner of a token.
 func (r *registry) claim(ctx context.Context, org, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -134,7 +134,7 @@ type upload struct {
 	branch  string
 }
 
-// published is what the registry says of a version.
+// published is the registry's description of a version.
 type published struct {
 	Digest   string   `json:"digest"`
 	Warnings []string `json:"warnings"`

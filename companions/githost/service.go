@@ -1,11 +1,10 @@
-// Package githost is the git hosting service: a repository for each skill, used by git
-// clients over HTTP. A push to the branch main is accepted when the skill registry has
-// published the version that its SKILL.md names.
+// Package githost is the git hosting service: a repository for each skill, used by git clients
+// over HTTP. A push to the branch main is accepted when the skill registry has published the
+// version in its SKILL.md.
 //
-// It is its own service, reached over HTTP only, with bare repositories in a
-// directory of its own. Who a caller is it asks the agent (companions/credentials), and
-// who may write for an organisation, the registry. It must not know what a skill is used
-// for.
+// It is a separate service, reached only over HTTP, with bare repositories in its own
+// directory. The agent authenticates callers (companions/credentials), and the registry
+// authorizes writers of an organisation. It must not depend on how skills are used.
 package githost
 
 import (
@@ -28,12 +27,12 @@ import (
 
 // Config of the service.
 type Config struct {
-	Dir         string // of everything that it keeps; made when it is missing
+	Dir         string // directory of all its data; created when it is missing
 	RegistryURL string
 	Credentials *credentials.Checker
 	Hosts       hosts.List
 	Proxies     clients.Proxies // whose X-Forwarded-For names the client
-	Log         *slog.Logger    // nil: nothing is logged
+	Log         *slog.Logger    // nil: no logs
 	// Program is a binary that links companions/githost/hook; this process's when empty.
 	Program string
 
@@ -42,11 +41,11 @@ type Config struct {
 	// OrganizationBytes bounds all repositories of an organisation on disk; 0:
 	// DefaultOrganizationBytes.
 	OrganizationBytes int64
-	// Room fails while there is no room for a push; nil: there is always.
+	// Room returns an error while there is not enough space for a push; nil: unlimited.
 	Room func() error
 
 	PushBytes int64 // of one push, as it is sent; 0: DefaultPushBytes
-	Processes int   // requests that git works on at once; 0: DefaultProcesses
+	Processes int   // max concurrent git requests; 0: DefaultProcesses
 	Memory    int64 // bytes of address space of one git process; 0: DefaultMemory, negative: no limit
 }
 
@@ -209,7 +208,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	return s.report(w, r, func(now state) bool { return now.StorageOK && now.GitVersion != "" })
 }
 
-// ready reports whether pushes can be accepted too.
+// ready reports whether the service also accepts pushes.
 func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 	return s.report(w, r, func(now state) bool { return now.StorageOK && now.GitVersion != "" && now.RegistryOK })
 }
@@ -241,7 +240,7 @@ func (s *Service) state(ctx context.Context) state {
 	if time.Since(s.checked) < checkEach {
 		return s.found
 	}
-	// The answer is for others too: it does not end with its client.
+	// The result is shared: it must not be cancelled with its request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
 

@@ -156,7 +156,7 @@ func (s *Service) advertise(w http.ResponseWriter, r *http.Request, id repoID) e
 	}
 
 	w.Header().Set("Content-Type", "application/x-"+service+"-advertisement")
-	_, _ = w.Write(out.Bytes()) // the client has gone otherwise
+	_, _ = w.Write(out.Bytes()) // fails only if the client has disconnected
 
 	return nil
 }
@@ -195,7 +195,7 @@ func address(r *http.Request) string {
 	return "address " + clients.Network(edge.Client(r)).String()
 }
 
-// protocol returns the version of the protocol that a client asks for.
+// protocol returns the protocol version that a client requests.
 func protocol(r *http.Request) string {
 	if text := r.Header.Get("Git-Protocol"); protocolForm.MatchString(text) {
 		return text
@@ -209,8 +209,8 @@ func methodNotAllowed(w http.ResponseWriter, allowed string) error {
 	return edge.Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this address takes %s only", allowed)
 }
 
-// body checks the request of a service and returns its content, unpacked, which fails
-// beyond most bytes.
+// body checks the request of a service and returns its content, decompressed; reading beyond
+// `most` bytes fails.
 func body(w http.ResponseWriter, r *http.Request, service string, most int64) (io.ReadCloser, error) {
 	if r.Method != http.MethodPost {
 		return nil, methodNotAllowed(w, http.MethodPost)
@@ -288,8 +288,8 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 	if err != nil {
 		return err
 	}
-	// Before a large push, a client asks whether it may with an empty request, which must
-	// not make a repository.
+	// Before a large push, a client checks for permission with an empty request, which must not
+	// create a repository.
 	start := make([]byte, len(flush))
 	if _, err := io.ReadFull(in, start); err != nil {
 		return edge.Refuse(http.StatusBadRequest, "malformed_request", "git did not understand the request")
@@ -328,7 +328,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 
 // dropEmpty removes the repository that a refused first push has made.
 func (s *Service) dropEmpty(ctx context.Context, repo *repository) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // the client may be gone
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // the client may have disconnected
 	defer cancel()
 
 	if err := s.store.dropEmpty(ctx, repo); err != nil {
@@ -362,7 +362,7 @@ func (p *push) receive(w http.ResponseWriter, r *http.Request, in io.ReadCloser)
 	var asked sync.WaitGroup
 
 	err = s.feed(cmd, in, func() {
-		theirs.Close() // git has it: when git has ended, the socket has too
+		theirs.Close() // git has its own copy: the socket closes when git ends
 		asked.Go(func() { p.serve(r.Context()) })
 	})
 
@@ -387,7 +387,7 @@ func (p *push) receive(w http.ResponseWriter, r *http.Request, in io.ReadCloser)
 	return nil
 }
 
-// connect makes the socket of the hook, and returns git's end.
+// connect creates the socket of the hook, and returns git's end.
 func (p *push) connect() (theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 // Bounds of the directory.
 const (
-	maxRepositories = 2000 // of an organisation, as many as the registry keeps skills
+	maxRepositories = 2000 // of an organisation, equal to the registry's maximum of skills
 	maxOrgs         = 10_000
 	lockWait        = time.Minute // for maintenance, or another push to main, to end
 )
@@ -45,7 +45,7 @@ type store struct {
 	making  sync.Mutex // one repository at a time, so that the bounds hold
 }
 
-// repository is one that exists.
+// repository is an existing repository.
 type repository struct {
 	id  repoID
 	dir string
@@ -57,7 +57,7 @@ type repository struct {
 
 func (r *repository) place() place { return place{dir: r.dir} }
 
-// openStore takes the directory, and removes what a killed process left.
+// openStore locks the directory, and removes leftovers of a killed process.
 func openStore(ctx context.Context, cfg Config) (*store, error) {
 	s := &store{dir: cfg.Dir, handles: map[repoID]*repository{}}
 	for _, name := range []string{"", "repositories", "hooks", "home"} {
@@ -132,7 +132,7 @@ func takeLock(ctx context.Context, file *os.File) error {
 	}
 }
 
-// link makes a symbolic link, or replaces it.
+// link creates or replaces a symbolic link.
 func link(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
@@ -156,7 +156,7 @@ func (s *store) work() string  { return filepath.Join(s.dir, "work") }
 func (s *store) empty() place  { return place{dir: filepath.Join(s.dir, "empty.git")} }
 func (s *store) roots() string { return filepath.Join(s.dir, "repositories") }
 
-// initialise makes an empty repository.
+// initialise creates an empty repository.
 func (s *store) initialise(ctx context.Context, dir string) error {
 	return s.git.run(ctx, place{dir: dir}, nil, nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir)
 }
@@ -259,8 +259,8 @@ func (s *store) get(id repoID) (*repository, bool, error) {
 	return r, true, nil
 }
 
-// occupy returns a repository for a push, which it makes when there is none. The caller
-// releases one of its use.
+// occupy returns a repository for a push, and creates it if it does not exist. The caller must
+// release one unit of its use.
 func (s *store) occupy(ctx context.Context, id repoID) (*repository, error) {
 	for {
 		repo, err := s.ensure(ctx, id)
@@ -276,7 +276,7 @@ func (s *store) occupy(ctx context.Context, id repoID) (*repository, error) {
 			return repo, nil
 		}
 
-		repo.use.Release(1) // it was empty, and is gone
+		repo.use.Release(1) // it was empty, and was removed
 	}
 }
 
@@ -315,7 +315,7 @@ func (s *store) dropEmpty(ctx context.Context, repo *repository) error {
 	return nil
 }
 
-// ensure returns a repository, which it makes when there is none.
+// ensure returns a repository, and creates it if it does not exist.
 func (s *store) ensure(ctx context.Context, id repoID) (*repository, error) {
 	if r, ok, err := s.get(id); ok || err != nil {
 		return r, err

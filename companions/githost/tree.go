@@ -22,17 +22,17 @@ type entry struct {
 func (e entry) file() bool       { return e.mode == "100644" || e.mode == "100755" || e.mode == "100664" }
 func (e entry) executable() bool { return e.mode == "100755" }
 
-// Bounds of what is read of a tree.
+// Bounds of reading a tree.
 const (
 	maxTreeText = 8 << 20
 	maxEntry    = 16 << 10
 )
 
-// errTooMany is a tree with more files than were asked for.
+// errTooMany reports a tree with more files than the limit.
 var errTooMany = errors.New("the tree has too many files")
 
-// files lists all files of a tree, most of them at the most: beyond it stops with
-// errTooMany, however large the tree is.
+// files lists all files of a tree, at most `most`: above it stops with errTooMany, however
+// large the tree is.
 func (g *git) files(ctx context.Context, at place, tree string, most int) ([]entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -58,8 +58,8 @@ func (s *Service) maintain(ctx context.Context) {
 	}
 }
 
-// repack makes one pack of all objects that a branch or tag reaches, and removes the
-// others, while there is no push.
+// repack writes one pack of all objects that a branch or tag reaches, and deletes the others,
+// while there is no push.
 func (s *Service) repack(ctx context.Context, id repoID) error {
 	repo, ok, err := s.store.get(id)
 	if err != nil || !ok {

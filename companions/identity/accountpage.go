@@ -9,7 +9,7 @@ import (
 	"everloop/companions/identity/pages"
 )
 
-// notices are what the account page says after a change.
+// notices are the texts of the account page after a change.
 var notices = map[string]string{
 	"password": "The password was changed. All other sessions have ended.",
 	"session":  "The session has ended.",
@@ -20,13 +20,13 @@ var notices = map[string]string{
 	"consent":  "The client may act for you no longer: its sessions have ended.",
 }
 
-// visit answers to the person of a browser's session; others it leads to the sign-in
+// visit calls handle for the person of a browser's session, and redirects others to the sign-in
 // page. A Fault is shown on the account page.
 func (s *Service) visit(handle pageHandler) func(http.ResponseWriter, *http.Request) error {
 	return s.visitAs(s.person, handle)
 }
 
-// visitSettingUp is visit for administrators who have yet to set up their second factor, too.
+// visitSettingUp is visit, also for administrators without their required second factor.
 func (s *Service) visitSettingUp(handle pageHandler) func(http.ResponseWriter, *http.Request) error {
 	return s.visitAs(s.settingUp, handle)
 }
@@ -62,7 +62,7 @@ func (s *Service) visitAs(
 	}
 }
 
-// done leads back to the account page, which says what was done.
+// done redirects to the account page with a notice.
 func done(w http.ResponseWriter, r *http.Request, what string) error {
 	http.Redirect(w, r, "/account?done="+what, http.StatusSeeOther)
 	return nil

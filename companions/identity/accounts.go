@@ -26,8 +26,8 @@ type accountPage struct {
 	Next  string `json:"next_after,omitempty"`
 }
 
-// listUsers shows accounts, oldest first, a page at a time. `q` is looked for in user
-// name, name and e-mail, whatever its case.
+// listUsers lists accounts, oldest first, a page at a time. `q` matches a part of user name,
+// name or e-mail, case-insensitively.
 func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.administrator(r)
 	if err != nil {
@@ -124,10 +124,10 @@ func pageLimit(r *http.Request, usual int) (int, error) {
 // account is a user as administrators see them.
 type account struct {
 	user
-	Sessions       int  `json:"sessions"`        // open ones
+	Sessions       int  `json:"sessions"`        // number of open sessions
 	PersonalTokens int  `json:"personal_tokens"` // that hold
 	HasPassword    bool `json:"has_password"`
-	TOTP           bool `json:"totp"` // a second factor is asked for
+	TOTP           bool `json:"totp"` // a second factor is required
 }
 
 // showUser shows one account.
@@ -231,9 +231,9 @@ func (in accountChange) apply(u *user) []string {
 	return changed
 }
 
-// changeUser changes name, e-mail, right or state of an account. One that is disabled
-// loses its sessions and tokens with the change; one that loses the right its sessions,
-// whose access tokens say that it has it.
+// changeUser changes name, e-mail, administrator right or state of an account. Disabling an
+// account ends its sessions and tokens in the same transaction; withdrawing the right ends its
+// sessions, whose access tokens contain the right.
 func (s *Service) changeUser(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[accountChange](w, r, s.administrator)
 	if err != nil {
@@ -277,7 +277,8 @@ func (s *Service) changeUser(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// keepAccount stores a changed account, and ends what it may not do any more.
+// keepAccount stores a changed account, and ends sessions and tokens that it may no longer
+// have.
 func (s *Service) keepAccount(ctx context.Context, tx pgx.Tx, u user, lostRight bool) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE identity.users SET name = $2, email = $3, administrator = $4, disabled = $5, version = $6 WHERE id = $1`,
@@ -295,8 +296,8 @@ func (s *Service) keepAccount(ctx context.Context, tx pgx.Tx, u user, lostRight 
 	return nil
 }
 
-// changesOf says for the audit log which fields of an account have changed, and how its
-// right and its state.
+// changesOf returns for the audit log which fields of an account have changed, and the new
+// right and state.
 func changesOf(u user, changed []string) map[string]string {
 	details := map[string]string{}
 	for _, field := range changed {
@@ -320,8 +321,8 @@ func lastAdministrator() *Fault {
 	)
 }
 
-// changeAccount runs a change of an account in a transaction that has it locked. last says
-// that no other administrator is left; two changes of administrators wait for each other.
+// changeAccount runs a change of an account in a transaction that locks it. last reports that
+// there is no other administrator; two changes of administrators are serialized.
 func (s *Service) changeAccount(ctx context.Context, id string, change func(tx pgx.Tx, u user, last bool) error) error {
 	if len(sane([]string{id})) == 0 {
 		return noUser()
@@ -361,7 +362,7 @@ func closeAccess(ctx context.Context, tx pgx.Tx, userID, why string) error {
 	return revokeTokens(ctx, tx, userID)
 }
 
-// setPassword gives a user a new password, and ends their sessions and personal tokens.
+// setPassword sets a user's password, and ends their sessions and personal tokens.
 func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Password string `json:"password"`

@@ -23,20 +23,20 @@ import (
 	"everloop/internal/clients"
 )
 
-// caller is who makes a request: a person of this service, or the holder of an API key
-// of the agent.
+// caller is the author of a request: a person of this service, or the owner of an API key of
+// the agent.
 type caller struct {
 	user          user   // the zero one for a key whose user has no account here
 	sessionID     string // by cookie or access token
 	clientID      string // of the OpenID client that the access token was made for
-	restricted    bool   // that client is no front end of the product: it does not manage the account
+	restricted    bool   // that client is not a front end of the product: it cannot manage the account
 	tokenID       string // by personal token
 	agentUser     string // by API key: the agent's id of its user
 	administrator bool
 	unproven      bool // an administrator must use a second factor, and this credential was made without one
 }
 
-// actor returns who the audit log names.
+// actor returns the actor for the audit log.
 func (c caller) actor() string {
 	if c.user.ID != "" {
 		return c.user.ID
@@ -45,7 +45,7 @@ func (c caller) actor() string {
 	return "agent:" + c.agentUser
 }
 
-// credential names what the caller came with, for [Service.alive].
+// credential returns the id of the caller's session or token, for [Service.alive].
 func (c caller) credential() string { return strings.Trim(c.sessionID+c.tokenID, " ") }
 
 const (
@@ -54,8 +54,8 @@ const (
 	tokenPrefix   = "ep_" //nolint:gosec // a prefix, no secret
 )
 
-// identify finds out who makes a request. A Bearer token is never backed by a cookie,
-// and a change by cookie needs an Origin of this service.
+// identify authenticates a request. A request with a Bearer token is never authenticated by its
+// cookie, and a change by cookie needs an Origin of this service.
 func (s *Service) identify(r *http.Request) (caller, error) {
 	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "bearer") {
@@ -159,8 +159,7 @@ func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...
 	return u, err
 }
 
-// person is identify for what only people with an account here may do, by a credential of
-// their own.
+// person is identify for operations that need an account here and its own credential.
 func (s *Service) person(r *http.Request) (caller, error) {
 	c, err := s.signedIn(r)
 	if err == nil && c.restricted {
@@ -174,7 +173,7 @@ func clientRefused() *Fault {
 	return fault(http.StatusForbidden, "client_refused", "an OpenID client does not manage the account: sign in to the identity service")
 }
 
-// signedIn is person for clients of the OpenID provider, too.
+// signedIn is person, also for clients of the OpenID provider.
 func (s *Service) signedIn(r *http.Request) (caller, error) {
 	c, err := s.owner(r)
 	if err == nil && c.unproven {
@@ -184,7 +183,7 @@ func (s *Service) signedIn(r *http.Request) (caller, error) {
 	return c, err
 }
 
-// owner is signedIn for administrators without their second factor, too.
+// owner is signedIn, also for administrators without their required second factor.
 func (s *Service) owner(r *http.Request) (caller, error) {
 	c, err := s.identify(r)
 	if err == nil && c.user.ID == "" {
@@ -195,7 +194,7 @@ func (s *Service) owner(r *http.Request) (caller, error) {
 	return c, err
 }
 
-// settingUp is person for administrators who have yet to set up their second factor, too.
+// settingUp is person, also for administrators without their required second factor.
 func (s *Service) settingUp(r *http.Request) (caller, error) {
 	c, err := s.owner(r)
 	if err == nil && c.restricted {
@@ -211,8 +210,8 @@ func (s *Service) secondFactorRequired() *Fault {
 		strings.TrimRight(s.cfg.Issuer, "/"))
 }
 
-// checkFirstFactor refuses to set up a second factor for a caller without one who has one:
-// who knows just the password must not add another.
+// checkFirstFactor rejects a caller that has authenticated without the second factor that its
+// user has: a password alone must not suffice to add another.
 func (s *Service) checkFirstFactor(ctx context.Context, c caller) error {
 	if !c.unproven {
 		return nil
@@ -247,8 +246,7 @@ func (s *Service) administrator(r *http.Request) (caller, error) {
 	return c, err
 }
 
-// checkOrigin rejects a change that a page of another site makes with the cookies of
-// its visitor.
+// checkOrigin rejects a change that a page of another site requests with its visitor's cookies.
 func (s *Service) checkOrigin(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
@@ -266,12 +264,12 @@ func (s *Service) checkOrigin(r *http.Request) error {
 	return fault(http.StatusForbidden, "origin_refused", "a change by cookie needs the Origin of this service")
 }
 
-// agentKeys asks the agent whom an API key belongs to.
+// agentKeys looks up the owner of an API key with the agent.
 type agentKeys struct {
 	url    string
 	client *http.Client
-	// guesses of wrong keys are counted before the agent is asked, which sees one address
-	// for all clients.
+	// guesses counts wrong keys before the agent is called, which sees one address for all
+	// clients.
 	guesses *clients.Guesses
 
 	mu    sync.Mutex
@@ -344,11 +342,11 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key
 	return c, nil
 }
 
-// longestWait bounds the wait that the agent asks for, in seconds.
+// longestWait bounds the Retry-After of the agent, in seconds.
 const longestWait = 3600
 
-// agentLimits passes on that the agent limits a key or a client's address, with the wait
-// that it asks for.
+// agentLimits returns the fault when the agent limits a key or a client's address, with the
+// agent's Retry-After.
 func agentLimits(retryAfter string) *Fault {
 	refused := fault(http.StatusTooManyRequests, "rate_limited",
 		"the agent gets too many requests with this key or from this address, retry later")

@@ -9,8 +9,8 @@ import (
 	"everloop/companions/identity/pages"
 )
 
-// consentPage asks whether a client may act for the person. A request that waits for no
-// consent continues at the provider.
+// consentPage shows the question whether a client may act for the person. A request that needs
+// no consent continues at the provider.
 func (s *Service) consentPage(w http.ResponseWriter, r *http.Request) error {
 	waiting := waitingRequest(r.URL.Query().Get("authorize"))
 

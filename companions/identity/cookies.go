@@ -40,8 +40,8 @@ func (s *Service) cookie(r *http.Request, name string) (*http.Cookie, error) {
 	return r.Cookie(clients.CookieName(name, s.overTLS(r)))
 }
 
-// overTLS reports whether the browser of a request reached the service by HTTPS: always
-// where the issuer says so, otherwise where the request or a trusted proxy does.
+// overTLS reports whether the browser of a request uses HTTPS: always if the issuer does,
+// otherwise if the request or a trusted proxy does.
 func (s *Service) overTLS(r *http.Request) bool { return s.secure || s.cfg.Proxies.HTTPS(r) }
 
 func (s *Service) clearCookies(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func (s *Service) clearCookies(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// emptyCookies are cookies that remove those of a session.
+// emptyCookies returns cookies that delete the cookies of a session.
 func emptyCookies(https bool) []*http.Cookie {
 	return []*http.Cookie{newCookie(sessionCookie, https), newCookie(refreshCookie, https)}
 }

@@ -30,7 +30,8 @@ func busy(what string) *Fault {
 	return f
 }
 
-// fail answers with an error. What is no Fault is logged and shown without detail.
+// fail writes an error response. An error that is not a Fault is logged, and the response
+// contains no detail.
 func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, known := errors.AsType[*Fault](err)
 	if !known {
@@ -64,7 +65,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	return edge.ReadJSON(w, r, maxBody, into)
 }
 
-// input returns who makes a request, as who finds out, and its body.
+// input returns the caller of a request, authenticated by who, and its decoded body.
 func input[T any](w http.ResponseWriter, r *http.Request, who func(*http.Request) (caller, error)) (c caller, in T, err error) {
 	if c, err = who(r); err == nil {
 		err = decode(w, r, &in)
@@ -73,7 +74,7 @@ func input[T any](w http.ResponseWriter, r *http.Request, who func(*http.Request
 	return c, in, err
 }
 
-// noContent answers 204, or with the error that kept a request from being done.
+// noContent writes 204, or returns the error of the operation.
 func noContent(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

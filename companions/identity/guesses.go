@@ -23,7 +23,7 @@ type allowance struct {
 	fill time.Duration
 }
 
-// addressAllowance is that of the address of a client.
+// addressAllowance returns the allowance of a client's address.
 func (s *Service) addressAllowance(r *http.Request) allowance {
 	return allowance{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses, time.Minute}
 }
@@ -31,9 +31,10 @@ func (s *Service) addressAllowance(r *http.Request) allowance {
 // allAddresses is how many times the guesses of one address a user name has over all addresses.
 const allAddresses = 10
 
-// passwordAllowances are those that a password spends from: the address, the user name at
-// that address, and the user name over all addresses. The last one does not count at an
-// address from which the user signed in recently: guesses of others do not lock them out there.
+// passwordAllowances returns the allowances of a password attempt: of the address, of the user
+// name at that address, and of the user name over all addresses. The last one does not apply to
+// an address from which the user signed in recently, so that others' guesses do not lock them
+// out there.
 func (s *Service) passwordAllowances(r *http.Request, username string) ([]allowance, error) {
 	name, network := strings.ToLower(username), clients.Network(edge.Client(r))
 	out := []allowance{s.addressAllowance(r), {"user " + network.String() + " " + name, s.cfg.UserGuesses, time.Minute}}
@@ -67,9 +68,9 @@ const (
 	dailyKey   = "codes of a day "
 )
 
-// codeAllowances are those that a code of a user spends from. A code of an app has six
-// digits: what a minute allows would find one within weeks for those who have the
-// password. A recovery code is too long for that, and still opens the account.
+// codeAllowances returns the allowances of a code attempt. A code of an app has six digits: a
+// limit by minute alone would let someone with the password find one within weeks. A recovery
+// code is too long to guess; it is exempt from the daily limit and so still opens the account.
 func (s *Service) codeAllowances(r *http.Request, userID, code string) []allowance {
 	out := []allowance{s.addressAllowance(r), {"code " + userID, s.cfg.UserGuesses, time.Minute}}
 	if !totp.IsRecovery(totp.Normal(code)) {
@@ -79,9 +80,9 @@ func (s *Service) codeAllowances(r *http.Request, userID, code string) []allowan
 	return out
 }
 
-// spendGuess takes one guess from each bucket before the password is looked at, so that
-// requests at the same time cannot have more than the allowance. The state is in
-// PostgreSQL: neither a restart nor a second process gives new guesses.
+// spendGuess takes one guess from each bucket before the password is checked, so that
+// concurrent requests cannot exceed the allowance. The state is in PostgreSQL, so that a
+// restart or a second process does not reset it.
 func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, a := range from {
@@ -97,7 +98,7 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 			}
 
 			if left < 0 {
-				// The transaction is rolled back: a refused guess spends nothing.
+				// The transaction is rolled back, so that a refused guess is not counted.
 				refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong passwords or codes, retry later")
 				refused.RetryAfter = max(1, int(math.Ceil(-left*a.fill.Seconds()/float64(a.most))))
 
@@ -109,7 +110,7 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 	})
 }
 
-// returnGuess restores the guess of what was right.
+// returnGuess returns the guess of a correct attempt.
 func (s *Service) returnGuess(ctx context.Context, to []allowance) error {
 	var batch pgx.Batch
 	for _, a := range to {
@@ -119,8 +120,8 @@ func (s *Service) returnGuess(ctx context.Context, to []allowance) error {
 	return s.db.SendBatch(ctx, &batch).Close()
 }
 
-// tryReturnGuess restores the guess of a code that is spent. An error is logged alone: the
-// client cannot send the code again, and a guess comes back with time.
+// tryReturnGuess returns the guess of a code that is used up. It only logs errors: the client
+// cannot send the code again, and allowances refill with time.
 func (s *Service) tryReturnGuess(ctx context.Context, to []allowance) {
 	if err := s.returnGuess(ctx, to); err != nil {
 		s.log.Warn("failed to return a guess", "error", err)

@@ -6,7 +6,7 @@ import (
 	"everloop/companions/identity/accounts"
 )
 
-// rotateNow replaces the signing key at once, when it may have been read by others.
+// rotateNow replaces the signing key immediately, for a key that may be compromised.
 func (s *Service) rotateNow(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.administrator(r)
 	if err != nil {

@@ -28,8 +28,8 @@ type linkView struct {
 	LastUsed  time.Time `json:"last_used_at"`
 }
 
-// admit finds the user of a person whom another provider has signed in, by issuer and
-// subject alone. A first sign-in makes an account where the configuration allows it.
+// admit returns the user of a person whom another provider has signed in, by issuer and subject
+// only. A first sign-in creates an account if the configuration allows it.
 func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.ExternalUser) (user, proof, error) {
 	var (
 		u    user
@@ -105,9 +105,9 @@ func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUs
 	return true, nil
 }
 
-// createLinked makes an account for a person who signs in elsewhere. An account that has
-// the e-mail address already is not theirs by that: they must prove it by signing in. The
-// caller has the address locked.
+// createLinked creates an account for a person who signs in elsewhere. An existing account with
+// the same e-mail address is not linked: they must prove that it is theirs by signing in. The
+// caller must hold the lock of the address.
 func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser) (user, error) {
 	var emailTaken bool
 
@@ -156,7 +156,7 @@ func insertLink(ctx context.Context, tx pgx.Tx, userID, provider string, who ups
 	return err
 }
 
-// link links an account elsewhere to a user who has signed in.
+// link links an external account to a user who has signed in.
 func (s *Service) link(ctx context.Context, u user, provider string, who upstream.ExternalUser) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var (

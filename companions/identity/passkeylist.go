@@ -150,7 +150,7 @@ func (s *Service) changePasskey(ctx context.Context, userID, id, action, stateme
 	})
 }
 
-// renamePasskey gives one of the caller's passkeys another name.
+// renamePasskey renames one of the caller's passkeys.
 func (s *Service) renamePasskey(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Name string `json:"name"`

@@ -25,7 +25,7 @@ type ceremony struct {
 	At     time.Time       `json:"t"`
 }
 
-// Purposes of a ceremony: the state of one is no use for the other.
+// Purposes of a ceremony: the state of one purpose is invalid for the other.
 const (
 	registering = "passkey-register"
 	asserting   = "passkey-sign-in"
@@ -127,7 +127,7 @@ func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// finishPasskey keeps a new passkey.
+// finishPasskey stores a new passkey.
 func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.settingUp(r)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// beginPasskeyLogin answers with the options of a sign-in. Nothing is kept of it.
+// beginPasskeyLogin returns the options of a sign-in. It stores nothing.
 func (s *Service) beginPasskeyLogin(w http.ResponseWriter, _ *http.Request) error {
 	party, err := s.party()
 	if err != nil {
@@ -206,8 +206,8 @@ func (s *Service) beginPasskeyLogin(w http.ResponseWriter, _ *http.Request) erro
 	return nil
 }
 
-// passkeyLogin starts a session by a passkey. The authenticator has checked the person
-// itself: no password and no code is asked for.
+// passkeyLogin starts a session by a passkey. The authenticator has verified the person, so
+// that no password and no code are required.
 func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 	party, err := s.party()
 	if err != nil {
@@ -249,8 +249,8 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 	return s.start(w, r, u, proof{AMR: byPasskey, Passkey: key})
 }
 
-// acceptPasskey checks an answer and keeps the key's counter. The challenge is spent. It
-// returns the id of the key's credential, too.
+// acceptPasskey checks an answer, spends its challenge and stores the key's counter. It also
+// returns the id of the key's credential.
 func (s *Service) acceptPasskey(
 	ctx context.Context, party *passkeys.Party, started ceremony, answer []byte,
 ) (u user, keyID []byte, err error) {

@@ -93,7 +93,7 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 
 func sealPurpose(id string) string { return "personal-token/" + id }
 
-// revokeDefaultToken ends the caller's default token; the next call makes another.
+// revokeDefaultToken revokes the caller's default token; the next call creates another.
 func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.tokenOwner(r)
 	if err != nil {

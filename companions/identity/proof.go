@@ -11,9 +11,9 @@ import (
 	"everloop/companions/identity/accounts"
 )
 
-// proof says how a person has proved who they are, and by which credential. A check takes
-// until the hasher or the person is ready; the credential may be replaced or removed
-// in the meantime, so that a session is opened only while it is still there.
+// proof is how a person has authenticated, and by which credential. The credential may be
+// replaced or removed between its check and the start of the session, which therefore verifies
+// that it still exists.
 type proof struct {
 	AMR      string `json:"a"`           // as ID tokens have it
 	Password []byte `json:"p,omitempty"` // hash of the password's hash at the check; nil: any
@@ -22,8 +22,9 @@ type proof struct {
 	Subject  string `json:"s,omitempty"`
 }
 
-// check rejects a proof whose credential is no more that of the user. The caller has the
-// user locked, which orders this with changes of the credential; hash is the password's hash.
+// check rejects a proof whose credential was replaced or removed. The caller must hold the lock
+// of the user, which serializes this with changes of the credential; hash is the password's
+// hash.
 func (p proof) check(ctx context.Context, tx pgx.Tx, userID, hash string) error {
 	if p.Password != nil && subtle.ConstantTimeCompare(accounts.Hash(hash), p.Password) != 1 {
 		return unauthorized()

@@ -12,8 +12,8 @@ import (
 	"everloop/internal/clients"
 )
 
-// protocol passes a request to the library. Failed ones of the endpoints that take secrets
-// are counted as guesses of the client's address.
+// protocol passes a request to the library. Failures at endpoints that take secrets count as
+// guesses of the client's address.
 func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 

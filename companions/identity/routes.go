@@ -15,7 +15,7 @@ import (
 	"everloop/companions/identity/openid"
 )
 
-// Handler serves the whole service, behind the guard of its listener.
+// Handler returns the handler of the whole service, wrapped in the guard of its listener.
 func (s *Service) Handler() http.Handler { return s.edge().Guarded() }
 
 func (s *Service) edge() edge.Service {
@@ -34,8 +34,7 @@ func (s *Service) edge() edge.Service {
 	}
 }
 
-// routes lists what the service answers, by path, so that a known path with another
-// method is a 405.
+// routes registers the handlers by path, so that a known path with another method is a 405.
 func (s *Service) routes() {
 	type methods map[string]func(http.ResponseWriter, *http.Request) error
 
@@ -148,8 +147,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// me says whom a credential belongs to; the agent asks it about cookies and personal
-// tokens.
+// me returns the owner of a credential; the agent calls it for cookies and personal tokens.
 func (s *Service) me(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.signedIn(r)
 	if err != nil {
@@ -165,7 +163,7 @@ func (s *Service) me(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// tokenState says of persons whether they can sign in here.
+// tokenState reports whether persons can sign in here.
 func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
 	_, in, err := input[struct {
 		Subs []string `json:"subs"`

@@ -14,12 +14,12 @@ import (
 	"everloop/companions/identity/totp"
 )
 
-// Ways in which a person has signed in, as `amr` says them.
+// Authentication methods, as `amr` values.
 const (
 	byPassword = "pwd"
 	byCode     = "pwd otp mfa" // with a password and a code
 
-	byProvider     = "" // at another provider: how, that one knows
+	byProvider     = "" // at another provider: the method is unknown here
 	byProviderCode = "otp"
 )
 
@@ -38,7 +38,7 @@ func (s *Service) hasSecondFactor(ctx context.Context, userID string) (bool, err
 	return on, err
 }
 
-// codeRefused returns the one answer to a wrong code and to one that was used.
+// codeRefused returns the fault of a wrong code and of a used one, which are not distinguished.
 func codeRefused() *Fault {
 	return fault(http.StatusUnauthorized, "code_refused", "this code is wrong, or was used before")
 }
@@ -130,7 +130,7 @@ func (s *Service) totpSecret(ctx context.Context, tx pgx.Tx, userID string, conf
 	return string(plain), last, nil
 }
 
-// totpState is what a user sees of their second factor.
+// totpState is a user's second factor as they see it.
 type totpState struct {
 	Enabled       bool `json:"enabled"`
 	RecoveryCodes int  `json:"recovery_codes_left"`
@@ -166,8 +166,8 @@ func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
 const recently = 15 * time.Minute
 
 // confirmPassword checks the password of a caller who changes how they sign in. A person
-// who has none signs in elsewhere: then the caller needs a recent sign-in, so that neither
-// the token of a program nor a browser that was left open suffices.
+// without a password signs in elsewhere: then the caller needs a recent sign-in, so that
+// neither the token of a program nor an unattended browser suffices.
 func (s *Service) confirmPassword(r *http.Request, c caller, password string) error {
 	var has, recent bool
 
@@ -192,8 +192,8 @@ func (s *Service) confirmPassword(r *http.Request, c caller, password string) er
 	return err
 }
 
-// passwordWrong returns the answer to a wrong password of a caller who has signed in. It must not
-// look like the end of the sign-in.
+// passwordWrong returns the fault of a wrong password of a signed-in caller. It must not look
+// like the end of the session.
 func passwordWrong() *Fault {
 	return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
 }
@@ -213,7 +213,7 @@ func (s *Service) checkCurrent(r *http.Request, c caller, password string) (stri
 	return hash, err
 }
 
-// beginTOTP makes the secret of an app. It is not asked for until it is confirmed.
+// beginTOTP creates the secret of an app. It is not required until it is confirmed.
 func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Key, error) {
 	ctx := r.Context()
 
@@ -352,7 +352,7 @@ func (s *Service) confirmTOTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// dropTOTP removes a second factor; actor is who does.
+// dropTOTP removes a second factor on behalf of actor.
 func (s *Service) dropTOTP(ctx context.Context, actor, userID string) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM identity.totp WHERE user_id = $1`, userID)
@@ -407,7 +407,7 @@ func (s *Service) removeTOTP(w http.ResponseWriter, r *http.Request) error {
 	return noContent(w, s.endTOTP(r, c, in.Password, in.Code))
 }
 
-// removeUserTOTP removes the second factor of a user who has lost it, for administrators.
+// removeUserTOTP removes the lost second factor of a user, for administrators.
 func (s *Service) removeUserTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.administrator(r)
 	if err != nil {

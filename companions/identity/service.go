@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	connections           = 4000 // of clients, open at once; further ones wait
+	connections           = 4000 // max open connections of clients; further ones wait
 	connectionsPerAddress = 1000 // of one client
 
 	maxConns    = 6 // of one process to PostgreSQL
@@ -44,7 +44,7 @@ type Config struct {
 	DatabaseURL string
 	Box         *secrets.Box // seals signing keys and personal tokens
 	Issuer      string       // the URL by which clients reach the service: `iss` of its tokens
-	AgentURL    string       // asked about API keys
+	AgentURL    string       // validates API keys
 
 	TokenTTL    time.Duration // life of an access token
 	SessionTTL  time.Duration // life of a sign-in
@@ -53,17 +53,17 @@ type Config struct {
 	UserGuesses    int // wrong passwords for one user name in a minute
 	AddressGuesses int // and from one address
 
-	// FirstPassword gives the password of the first administrator. It is asked only
-	// while there is no user, and must return the same after a crash.
+	// FirstPassword returns the password of the first administrator. It is called only while
+	// there is no user, and must return the same after a crash.
 	FirstPassword func() (string, error)
 
 	PasswordMemory uint32 // KiB that a password's hash takes; 0: passwords.Memory
 
 	AdminSecondFactor bool // administrators must sign in with a second factor
 
-	Clients []openid.Client // of the OpenID provider; it has no other ones
+	Clients []openid.Client // of the OpenID provider; there are no others
 
-	Providers []upstream.Provider // other ones, with which people may sign in
+	Providers []upstream.Provider // other providers with which people can sign in
 
 	Proxies clients.Proxies // whose X-Forwarded-For names the client
 	Origins []string        // of other sites whose pages may use the cookies
@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
-		return nil, errors.New("DATABASE_URL is not a URL of PostgreSQL") // it holds a password
+		return nil, errors.New("DATABASE_URL is not a URL of PostgreSQL") // without the URL: it contains a password
 	}
 
 	settings.MaxConns = maxConns
@@ -159,8 +159,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 // Close closes the connections to PostgreSQL.
 func (s *Service) Close() { s.db.Close() }
 
-// Serve answers on a listener until ctx ends, then lets open requests finish for a few
-// seconds. It closes the listener and the service.
+// Serve serves on a listener until ctx ends, then waits a few seconds for open requests. It
+// closes the listener and the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
 
@@ -174,8 +174,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	return s.edge().Serve(ctx, listener)
 }
 
-// cleanRegularly rotates the signing key when it is due and removes what is of no use
-// any more.
+// cleanRegularly rotates the signing key when it is due and removes expired rows.
 func (s *Service) cleanRegularly(ctx context.Context) {
 	ticker := time.NewTicker(cleanEvery)
 	defer ticker.Stop()
@@ -195,8 +194,8 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 	}
 }
 
-// Clean ends sessions that were not used for 14 days, and removes rows that nothing reads
-// any more, some thousands at a time.
+// Clean ends sessions that were unused for 14 days, and removes unused rows, some thousands at
+// a time.
 func (s *Service) Clean(ctx context.Context) error {
 	failed := s.oidc.Clean(ctx)
 

@@ -42,7 +42,7 @@ func (s *Service) sessionsOf(ctx context.Context, userID, current string) ([]ses
 	return append([]sessionView{}, open...), err
 }
 
-// device names browser and system of a user agent, for people: it proves nothing.
+// device returns browser and system of a user agent for display; it is not verified.
 func device(userAgent string) string {
 	first := func(names ...[2]string) string {
 		for _, n := range names {
@@ -53,7 +53,7 @@ func device(userAgent string) string {
 
 		return ""
 	}
-	// Each browser names those that it wants to be taken for, too: the order matters.
+	// Browsers also contain the names of others in their user agent: the order matters.
 	browser := first(
 		[2]string{"Edg/", "Edge"}, [2]string{"OPR/", "Opera"}, [2]string{"Firefox/", "Firefox"}, [2]string{"Chrome/", "Chrome"},
 		[2]string{"Safari/", "Safari"},
@@ -145,8 +145,8 @@ func (s *Service) endSessionOf(ctx context.Context, c caller, userID, id string)
 	})
 }
 
-// endOtherSessions ends all of the caller's sessions but the one of the request and those
-// of clients below it, and the personal tokens.
+// endOtherSessions ends all of the caller's sessions except the session of the request and the
+// client sessions below it, and the personal tokens.
 func (s *Service) endOtherSessions(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
 	if err != nil {

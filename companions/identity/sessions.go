@@ -70,7 +70,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (u user
 		return user{}, "", err
 	}
 
-	if u.Disabled { // said only to those who know the password
+	if u.Disabled { // only after the correct password
 		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{
 			"address": edge.Client(r).String(), "reason": "disabled",
 		})
@@ -81,7 +81,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (u user
 	return u, hash, nil
 }
 
-// login starts a session. Where the user has a second factor it needs a code, too.
+// login starts a session. It also requires a code if the user has a second factor.
 func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		Username string `json:"username"`
@@ -127,8 +127,8 @@ type signIn struct {
 	expires             time.Time
 }
 
-// start makes the session of a user who has proved who they are, and answers with its
-// access token and cookies.
+// start creates the session of an authenticated user, and responds with its access token and
+// cookies.
 func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof) error {
 	if s.cfg.AdminSecondFactor && u.Administrator && by.AMR == byPassword {
 		return s.secondFactorRequired()
@@ -150,8 +150,8 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof
 	return nil
 }
 
-// openSession makes the session of a user, unless the credential by which they have proved
-// who they are was replaced or removed after its check.
+// openSession creates the session of a user, unless the credential of their proof was replaced
+// or removed after its check.
 func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error) {
 	ctx := r.Context()
 	in := signIn{
@@ -233,7 +233,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return unauthorized()
 	}
-	// Programs send no Origin; a page always does, and SameSite keeps other sites out.
+	// Programs send no Origin; a page always does, and SameSite blocks other sites.
 	if r.Header.Get("Origin") != "" {
 		if err := s.checkOrigin(r); err != nil {
 			return err
@@ -356,10 +356,10 @@ const (
 	administratorOf = "administrator/"
 )
 
-// alive says which sessions and personal tokens still hold, and which accounts are open:
-// account/ID for an account that is neither disabled nor deleted, administrator/ID for one
-// that administers, too. It takes no credential: an id has too many random bits to be
-// guessed, and the answer names no person.
+// alive returns which of the given sessions, personal tokens and accounts are valid: account/ID
+// is an account that is neither disabled nor deleted, administrator/ID is also an
+// administrator's. It requires no credential: an id has too many random bits to be guessed, and
+// the answer names no person.
 func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		IDs      []string `json:"ids"`
@@ -400,7 +400,7 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// openAccounts returns those of the entries that hold.
+// openAccounts returns the valid entries.
 func (s *Service) openAccounts(ctx context.Context, entries []string) ([]string, error) {
 	if len(entries) == 0 {
 		return []string{}, nil

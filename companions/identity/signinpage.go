@@ -50,7 +50,7 @@ func (s *Service) form(w http.ResponseWriter, r *http.Request) (url.Values, erro
 	return r.PostForm, nil
 }
 
-// pageFault returns what a page says of an error; false for one that is no Fault.
+// pageFault returns the text of an error for a page; false for an error that is not a Fault.
 func pageFault(err error) (status int, text string, known bool) {
 	f, known := errors.AsType[*Fault](err)
 	if !known {
@@ -88,7 +88,7 @@ func waitingRequest(text string) string {
 	return parameters.Encode()
 }
 
-// after returns where the browser goes after the sign-in. It is a path of this service.
+// after returns the path to redirect to after the sign-in. It is a path of this service.
 func after(waiting string) string {
 	if waiting == "" {
 		return "/account"
@@ -97,8 +97,8 @@ func after(waiting string) string {
 	return openid.AuthorizePath + "?" + waiting
 }
 
-// signInPage asks for user name and password. Those who have signed in see their account,
-// unless a client wants them to sign in again.
+// signInPage prompts for user name and password. It redirects signed-in people to their
+// account, unless a client requires another sign-in.
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request) error {
 	waiting := waitingRequest(r.URL.Query().Get("authorize"))
 	if waiting == "" {
@@ -148,7 +148,7 @@ func (s *Service) submitSignIn(w http.ResponseWriter, r *http.Request) error {
 	return s.showSignIn(w, status, view)
 }
 
-// proceed signs a person in who has proved who they are, or asks for the code first.
+// proceed signs in an authenticated person, or prompts for the code first.
 func (s *Service) proceed(w http.ResponseWriter, r *http.Request, u user, by proof, waiting string) error {
 	second, err := s.hasSecondFactor(r.Context(), u.ID)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Service) showCode(w http.ResponseWriter, status int, v pages.View) erro
 	return s.render(w, status, "code", v)
 }
 
-// enter makes the session of a browser and leads on.
+// enter creates the session of a browser and redirects.
 func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, by proof, waiting string) error {
 	made, err := s.openSession(r, u, by)
 	if err != nil {
@@ -193,8 +193,8 @@ func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, by proof
 	return nil
 }
 
-// codeChallenge says who has to enter a code. It is sealed into the page that asks for
-// it, and counts for as long as the password stays.
+// codeChallenge is the person who must enter a code. It is sealed into the page that prompts
+// for the code, and valid until the password changes.
 type codeChallenge struct {
 	UserID string    `json:"u"`
 	At     time.Time `json:"t"`
@@ -244,7 +244,7 @@ func (s *Service) openChallenge(r *http.Request, text string) (user, codeChallen
 	return u, c, err
 }
 
-// submitCode takes the form of the page that asks for a code.
+// submitCode handles the form of the code page.
 func (s *Service) submitCode(w http.ResponseWriter, r *http.Request) error {
 	values, err := s.form(w, r)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	upstreamPurpose = "upstream-sign-in"
 )
 
-// departure is what the service keeps, in a sealed cookie, of a person that it has sent
-// to another provider.
+// departure is the state, in a sealed cookie, of a person whom the service has redirected to
+// another provider.
 type departure struct {
 	Provider  string           `json:"p"`
 	Attempt   upstream.Attempt `json:"a"`
@@ -31,7 +31,7 @@ type departure struct {
 	At        time.Time        `json:"t"`
 }
 
-// flow is that of a provider of the configuration.
+// flow returns the flow of a configured provider.
 func (s *Service) flow(id string) (*upstream.Flow, error) {
 	f, known := s.flows[id]
 	if !known {
@@ -50,7 +50,7 @@ func (s *Service) providers() []pages.Provider {
 	return out
 }
 
-// depart starts a sign-in at another provider, and returns where the browser goes.
+// depart starts a sign-in at another provider, and returns the URL to redirect the browser to.
 func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, waiting, linkTo string) (string, error) {
 	f, err := s.flow(providerID)
 	if err != nil {
@@ -109,9 +109,9 @@ func (s *Service) signInWith(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// submitLink sends a person to another provider whose account they link: from then on it
-// opens their account here, which is why the password is asked for. A form's redirect
-// may lead to known sites alone, so that the page leads on itself.
+// submitLink redirects a person to another provider to link their account there: the link
+// allows signing in here, so the password is required. A form can redirect only to known sites,
+// so that the page itself navigates.
 func (s *Service) submitLink(w http.ResponseWriter, r *http.Request, c caller) error {
 	provider := r.PostForm.Get("provider")
 	if _, err := s.flow(provider); err != nil {
@@ -175,8 +175,8 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 	return s.proceed(w, r, u, by, gone.Authorize)
 }
 
-// finish asks the provider who has come back. What it refuses is counted as a guess of the
-// client's address: each try is a request to the provider.
+// finish verifies the provider's answer. A rejection counts as a guess of the client's address,
+// because each attempt is a request to the provider.
 func (s *Service) finish(r *http.Request, f *upstream.Flow, started upstream.Attempt, query url.Values) (upstream.ExternalUser, error) {
 	ctx, allowances := r.Context(), []allowance{s.addressAllowance(r)}
 	if err := s.spendGuess(ctx, allowances); err != nil {
@@ -204,7 +204,7 @@ func (s *Service) finish(r *http.Request, f *upstream.Flow, started upstream.Att
 	return who, s.returnGuess(ctx, allowances)
 }
 
-// departed reads and removes the cookie of a person who comes back.
+// departed reads and deletes the cookie of a returning person.
 func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, error) {
 	var gone departure
 
@@ -249,7 +249,7 @@ func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstrea
 	return done(w, r, "link")
 }
 
-// wantedName returns the user name that a new account would have, of what the provider says.
+// wantedName returns the user name of a new account, derived from the provider's claims.
 func wantedName(who upstream.ExternalUser) string {
 	local, _, _ := strings.Cut(who.Email, "@")
 

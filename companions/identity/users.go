@@ -21,7 +21,7 @@ type user = accounts.User
 
 const firstUsername = "admin"
 
-// ensureFirst makes the first administrator where there is no user at all.
+// ensureFirst creates the first administrator if there is no user.
 func (s *Service) ensureFirst(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(accounts.SchemaLock)); err != nil {
@@ -110,7 +110,7 @@ func checkEmail(email string) error {
 	return nil
 }
 
-// newUser is what an administrator says of a new account.
+// newUser is an administrator's input for a new account.
 type newUser struct {
 	Username      string `json:"username"`
 	Password      string `json:"password"`
@@ -119,7 +119,7 @@ type newUser struct {
 	Administrator bool   `json:"administrator"`
 }
 
-// createUser makes an account; only administrators may.
+// createUser creates an account, for administrators only.
 func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[newUser](w, r, s.administrator)
 	if err != nil {
@@ -185,9 +185,9 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 	return noContent(w, s.replacePassword(r, c, in.Current, in.New))
 }
 
-// replacePassword changes the caller's password, with the one before. A user who has none
-// gets one from an administrator. Both hashes take a while: a password that was set and a
-// sign-in that was ended in the meantime stay so.
+// replacePassword changes the caller's password, given the current one. A user without a
+// password receives one from an administrator. Both hashes take a while: a password that was
+// set, or a session that was ended, in the meantime takes precedence.
 func (s *Service) replacePassword(r *http.Request, c caller, current, next string) error {
 	if err := checkPassword("body.new_password", next); err != nil {
 		return err

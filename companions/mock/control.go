@@ -30,7 +30,7 @@ type Request struct {
 	Body    json.RawMessage `json:"body,omitempty"` // absent if too long or not JSON
 }
 
-// requestLog keeps the last requests for tests that assert what reached the model.
+// requestLog stores the last requests for tests that assert what reached the model.
 type requestLog struct {
 	on bool
 

@@ -48,8 +48,8 @@ type move struct {
 	Thinking string
 	Say      string
 	Calls    []demoCall
-	Optional bool // without its tools the move is said all the same
-	Repeat   bool // as often as the user asked for
+	Optional bool // without its tools only its text is sent
+	Repeat   bool // as often as the user requested
 	Next     []branch
 
 	said   string // the message or answer that selected the move
@@ -160,7 +160,8 @@ func selectBranch(branches []branch, answer string) []move {
 	return nil
 }
 
-// prepare drops calls whose tools are not offered and repeats moves. said selected the moves.
+// prepare removes calls of tools that are not offered and repeats moves. said is the text that
+// selected the moves.
 func (c *conversation) prepare(moves []move, said string) (out []move) {
 	for _, m := range moves {
 		m.said = said

@@ -116,8 +116,8 @@ func parseRequest(body []byte) (*chatRequest, *apiError) {
 	return &req, checkMessages(req.Messages)
 }
 
-// checkMessages checks the order that real servers require: tool messages answer the calls of
-// the assistant message directly before them, all of these calls, and nothing else.
+// checkMessages checks the order that real servers require: tool messages answer exactly the
+// calls of the assistant message directly before them.
 func checkMessages(messages []chatMessage) *apiError {
 	open := map[string]bool{}
 

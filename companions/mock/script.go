@@ -69,8 +69,8 @@ type Step struct {
 	NoDone       bool   `json:"no_done,omitempty"`       // end the stream without [DONE]
 	Usage        *Usage `json:"usage,omitempty"`         // default: estimated
 
-	// Hold keeps the stream open after HoldAfter pieces (default 1) until the client
-	// disconnects or POST /control/release.
+	// Hold blocks the stream after HoldAfter pieces (default 1) until the client disconnects or
+	// POST /control/release.
 	Hold      bool `json:"hold,omitempty"`
 	HoldAfter int  `json:"hold_after,omitempty"`
 

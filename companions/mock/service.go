@@ -62,14 +62,14 @@ type Config struct {
 	Pace time.Duration
 	// OpenControl opens /control/ to other machines. Its log contains what users wrote.
 	OpenControl bool
-	// KeepRequests keeps the last requests in memory, prompts included, for tests.
+	// KeepRequests stores the last requests in memory, including prompts, for tests.
 	KeepRequests bool
 	// Hosts are the names by which clients reach the service in addition to localhost and IP addresses.
 	Hosts       hosts.List
 	Connections int           // max open connections of one client address; 0: 4000
 	BodyStall   time.Duration // max silence while a body is read; 0: 1 min
 	Bodies      int64         // max bytes of all concurrent requests; 0: 512 MiB
-	Log         *slog.Logger  // nil: nothing is logged
+	Log         *slog.Logger  // nil: no logs
 }
 
 // Service is the mock service.
@@ -99,8 +99,8 @@ func New(cfg Config) *Service {
 // Handler returns the handler of all routes.
 func (s *Service) Handler() http.Handler { return s.edge().Guarded() }
 
-// Serve serves on listener until ctx ends, then gives open answers a few seconds to finish.
-// It closes the listener.
+// Serve serves on listener until ctx ends, then waits a few seconds for open answers. It closes
+// the listener.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer context.AfterFunc(ctx, s.held.close)()
 	return s.edge().Serve(ctx, listener)
@@ -167,7 +167,7 @@ func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
 	s.requests.finish(entry, outcome)
 
 	if outcome == outcomeCut {
-		panic(http.ErrAbortHandler) // makes net/http break the connection
+		panic(http.ErrAbortHandler) // net/http then closes the connection
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *counters) add(key string, limit int) bool {
 
 var errClosing = errors.New("service is closing")
 
-// gate holds streams until they are released.
+// gate blocks streams until they are released.
 type gate struct {
 	mu      sync.Mutex
 	waiters int
@@ -70,7 +70,7 @@ func (g *gate) count(n int) (open chan struct{}) {
 	return g.open
 }
 
-// release lets every held stream continue and returns their number.
+// release resumes all blocked streams and returns their number.
 func (g *gate) release() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

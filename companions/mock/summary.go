@@ -41,7 +41,7 @@ func titleSubject(c *conversation) string {
 	return strings.Join(slices.DeleteFunc(lines, titleWord.MatchString), " ")
 }
 
-// summary describes what was said and done.
+// summary returns a summary of the conversation.
 func summary(c *conversation) string {
 	var said, tools []string
 

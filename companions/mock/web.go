@@ -41,7 +41,7 @@ var webPages = func() (pages []webPage) {
 
 const maxQuery = 1000 // bytes
 
-// findPages returns all pages, those that share most words with the query first.
+// findPages returns all pages, sorted by the number of words shared with the query.
 func findPages(query string) []webPage {
 	words := strings.FieldsFunc(strings.ToLower(query[:min(len(query), maxQuery)]), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

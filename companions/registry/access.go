@@ -61,12 +61,12 @@ func mayPublish(ctx context.Context, q querier, org string, caller credentials.C
 	return true, nil
 }
 
-// maxOrganizations bounds how many organisations one user makes.
+// maxOrganizations bounds the organisations that one user can create.
 const maxOrganizations = 20
 
-// claim makes an organisation for its first publisher, unless it exists.
+// claim creates an organisation for its first publisher, unless it exists.
 func claim(ctx context.Context, tx pgx.Tx, org string, caller credentials.Caller) error {
-	// One at a time for one user, so that the count holds.
+	// Serialized for each user, so that the count is exact.
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('registry/' || $1, 0))`, caller.ID); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *Service) listOrganizations(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-// putOrganization makes an organisation, or changes the name that it is shown by.
+// putOrganization creates an organisation, or changes its display name.
 func (s *Service) putOrganization(w http.ResponseWriter, r *http.Request) error {
 	org := r.PathValue("org")
 	if err := checkOrg(org); err != nil {
@@ -112,8 +112,8 @@ func checkUser(id string) error {
 	return checkText("path.user", id, 1, maxUserID)
 }
 
-// memberOf checks a request about the members of an organisation: only they may see and
-// change who belongs to it.
+// memberOf authorizes a request about the members of an organisation: only members can list and
+// change them.
 func (s *Service) memberOf(r *http.Request) (org string, err error) {
 	org = r.PathValue("org")
 	if err := checkOrg(org); err != nil {

@@ -13,7 +13,7 @@ import (
 // prefix is where the registry's objects are in the bucket.
 const prefix = "registry/packages/"
 
-// packages keeps archives in the bucket.
+// packages stores archives in the bucket.
 type packages struct {
 	client *minio.Client
 	bucket string
@@ -76,7 +76,7 @@ func (p *packages) open(ctx context.Context, key string) (*minio.Object, error) 
 	return object, nil
 }
 
-// remove removes a package, or does nothing when there is none.
+// remove deletes a package, if it exists.
 func (p *packages) remove(ctx context.Context, key string) error {
 	if err := p.client.RemoveObject(ctx, p.bucket, prefix+key, minio.RemoveObjectOptions{}); err != nil {
 		return fmt.Errorf("remove package: %w", err)

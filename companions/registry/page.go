@@ -15,7 +15,7 @@ var pageSource string
 
 var page = htmltemplate.Must(htmltemplate.New("page").Parse(pageSource))
 
-// view is what the page shows: a list of skills, or one.
+// view contains the data of the page: a list of skills, or one skill.
 type view struct {
 	Title   string
 	Query   string
@@ -83,7 +83,7 @@ func render(w http.ResponseWriter, v view) error {
 	}
 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(html.Bytes()) // the client has gone otherwise
+	_, _ = w.Write(html.Bytes()) // fails only if the client has disconnected
 
 	return nil
 }

@@ -39,15 +39,15 @@ type uploaded struct {
 	Warnings  []string  `json:"warnings"`
 }
 
-// Bounds of what one organisation keeps.
+// Bounds of one organisation's packages.
 const (
 	maxVersions = 1000 // of a skill
 	maxSkills   = 2000 // of an organisation
 )
 
-// publish stores a version: first a row that announces the object, then the object, then
-// in one transaction the version in place of that row. A crash leaves an announced object
-// at most, which is removed later. A version that is there with this digest is returned.
+// publish stores a version: first a row that announces the object, then the object, then in one
+// transaction the version in place of that row. A crash leaves at most an announced object,
+// which is removed later. An existing version with this digest is returned.
 func (s *Service) publish(ctx context.Context, p publication) (stored uploaded, added bool, err error) {
 	stored, found, err := p.existing(ctx, s.db)
 	if found || err != nil {
@@ -77,8 +77,8 @@ func (s *Service) publish(ctx context.Context, p publication) (stored uploaded, 
 		stored, added, err = p.insert(ctx, tx, key)
 		return err
 	})
-	// Whether a commit whose answer was lost took place is found out by the next upload:
-	// abandon removes only what is still announced.
+	// If the result of a commit was lost, the next upload determines it: abandon removes only
+	// objects that are still announced.
 	return stored, added && err == nil, err
 }
 
@@ -194,7 +194,7 @@ func (p publication) row(ctx context.Context, tx pgx.Tx, key string) (stored upl
 	return stored, err == nil, err
 }
 
-// abandonTime bounds what is done for an upload after its request has ended.
+// abandonTime bounds the clean-up of an upload after its request has ended.
 const abandonTime = 10 * time.Second
 
 // abandon removes the object of an upload that stored no version. What it cannot remove,

@@ -1,11 +1,10 @@
 // Package registry is the skill registry: skills as versioned ZIP packages below an
-// organisation and a name, one of whose versions is released. A version never changes.
-// Records are in PostgreSQL, packages in an S3 bucket; an upload is acknowledged when
-// both are stored.
+// organisation and a name, with one released version. A version is immutable. Records are in
+// PostgreSQL, packages in an S3 bucket; an upload is acknowledged when both are stored.
 //
-// It is its own service, reached over HTTP only. It knows nothing of sessions, of
-// who has installed a skill, or of the agent's records; who a caller is it asks the
-// agent (companions/credentials).
+// It is a separate service, reached only over HTTP. It does not depend on sessions,
+// installations or the agent's records; it authenticates callers through the agent
+// (companions/credentials).
 package registry
 
 import (
@@ -35,14 +34,14 @@ type Config struct {
 	Credentials *credentials.Checker
 	Hosts       hosts.List
 	Proxies     clients.Proxies // whose X-Forwarded-For names the client
-	Log         *slog.Logger    // nil: nothing is logged
+	Log         *slog.Logger    // nil: no logs
 	// UploadAge is the age from which an upload that did not complete is removed; 0:
 	// DefaultUploadAge. It must be longer than an upload may take.
 	UploadAge time.Duration
 	// OrganizationBytes bounds the packages of an organisation; 0:
 	// DefaultOrganizationBytes. Administrators may continue.
 	OrganizationBytes int64
-	// Room fails while there is no room for a package; nil: there is always.
+	// Room returns an error while there is not enough space for a package; nil: unlimited.
 	Room func() error
 }
 
@@ -73,8 +72,8 @@ type Service struct {
 	mux      *http.ServeMux
 }
 
-// Open connects to the engines and brings the database to the newest schema. The caller
-// closes the service.
+// Open connects to the engines and migrates the database to the newest schema. The caller must
+// close the service.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux()}
 	if s.log == nil {
@@ -95,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
-		return nil, errors.New("the registry's database address is not valid") // it holds a password
+		return nil, errors.New("the registry's database address is not valid") // without the address: it contains a password
 	}
 
 	settings.MaxConns = databaseConns
@@ -214,7 +213,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Bucket says where the packages are.
+// Bucket is the location of the packages.
 type Bucket struct {
 	Endpoint  string // host:port
 	Name      string
@@ -224,5 +223,5 @@ type Bucket struct {
 	Transport http.RoundTripper // nil: as the library does
 }
 
-// packageOptions are those of every stored package.
+// packageOptions are the options of every stored package.
 var packageOptions = minio.PutObjectOptions{ContentType: "application/zip", DisableMultipart: true}

@@ -11,7 +11,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// released is what a release returns.
+// released is the response to a release.
 type released struct {
 	Org        string    `json:"org"`
 	Name       string    `json:"name"`
@@ -21,7 +21,7 @@ type released struct {
 	ReleasedBy string    `json:"released_by"`
 }
 
-// release makes a version the recommended one.
+// release sets the recommended version.
 func (s *Service) release(w http.ResponseWriter, r *http.Request) error {
 	id, err := skillOf(r)
 	if err != nil {
@@ -96,8 +96,8 @@ func lockSkill(ctx context.Context, tx pgx.Tx, id skillID) (version *string, err
 	return version, err
 }
 
-// yank withdraws a version, or takes that back (DELETE). A yanked version is not
-// recommended any more, and can still be downloaded by its number.
+// yank withdraws a version, or restores it (DELETE). A yanked version is not recommended, and
+// can still be downloaded by its number.
 func (s *Service) yank(w http.ResponseWriter, r *http.Request) error {
 	id, err := skillOf(r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// resource is what the registry keeps for others to use, of any kind.
+// resource is a shared resource of the registry, of any kind.
 type resource struct {
 	ID          string          `json:"id"`
 	Type        string          `json:"type"`
@@ -100,7 +100,7 @@ func (s *Service) getResource(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// stats counts what the registry holds.
+// stats counts the contents of the registry.
 func (s *Service) stats(w http.ResponseWriter, r *http.Request) error {
 	var counts struct {
 		Skills        int        `json:"skills"`

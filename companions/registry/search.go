@@ -31,8 +31,8 @@ const (
 	maxWords = 10
 )
 
-// search lists the released skills that have some of the words of q, the best first: a
-// word counts most as the name, less in a description.
+// search lists the released skills that contain some of the words of q, by descending score: a
+// match in the name scores higher than one in a description.
 func (s *Service) search(w http.ResponseWriter, r *http.Request) error {
 	limit, err := edge.Number(r, "limit", defaultPage, 1, maxPage)
 	if err != nil {

@@ -175,7 +175,7 @@ func (t *template) check() error {
 	}
 
 	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is fetched
+	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // external schemas are not loaded
 
 	if err := compiler.AddResource("template.json", schema); err != nil {
 		return edge.Invalid("body.schema", "is not a JSON Schema")

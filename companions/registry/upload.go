@@ -26,9 +26,9 @@ const (
 	maxField     = 255
 )
 
-// form is what an upload brings.
+// form is the content of an upload.
 type form struct {
-	archive *os.File // has no name any more: it goes with the process
+	archive *os.File // unlinked: closing it frees the space
 	size    int64
 	commit  string
 	branch  string
@@ -108,8 +108,7 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readForm writes the archive of a request to a file while it comes in, and stops at its
-// limit.
+// readForm streams the archive of a request to a file, up to its limit.
 func readForm(w http.ResponseWriter, r *http.Request) (in form, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, safezip.SkillPackage.Archive+formOverhead)
 
@@ -281,7 +280,7 @@ func invalidSkill(problems ...string) error {
 	return p
 }
 
-// refusal makes the fault of a package one of the request.
+// refusal returns the fault of a package as a fault of the request.
 func refusal(err error) error {
 	if invalid, ok := errors.AsType[*skillpack.Error](err); ok {
 		return invalidSkill(invalid.Problems...)

@@ -26,7 +26,7 @@ type versionView struct {
 	Git       *gitView  `json:"git,omitempty"`
 }
 
-// gitView says where a version comes from.
+// gitView is the origin of a version in git.
 type gitView struct {
 	Commit string `json:"commit"`
 	Branch string `json:"branch"`
@@ -149,7 +149,7 @@ func (s *Service) version(ctx context.Context, id skillID, version string) (whol
 	return found, err
 }
 
-// noRelease says why there is no released version of a skill.
+// noRelease returns why a skill has no released version.
 func (s *Service) noRelease(ctx context.Context, id skillID) error {
 	var known bool
 
@@ -164,7 +164,7 @@ func (s *Service) noRelease(ctx context.Context, id skillID) error {
 	return edge.Refuse(http.StatusNotFound, "skill_not_released", "there is no released version of %s/%s: name one", id.org, id.name)
 }
 
-// download gives the package of a version, of the released one where none is named.
+// download serves the package of a version, by default of the released one.
 func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	id, err := skillOf(r)
 	if err != nil {

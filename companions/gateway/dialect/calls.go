@@ -33,8 +33,9 @@ func pieceOf(place int64, piece gjson.Result) callPiece {
 	}
 }
 
-// begins reports whether a piece is another call than the last one at its place: it has a
-// name, and another id, or arguments from their start while those of the last one are whole.
+// begins reports whether a piece starts a new call instead of continuing the last one at its
+// index: it has a name, and another id, or arguments from their start while the arguments of
+// the last call are complete.
 func (p callPiece) begins(id string, arguments []byte) bool {
 	switch {
 	case p.name == "":

@@ -10,12 +10,13 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// carried is what a source sent next to an answer and needs back, such as signatures of its
-// reasoning. Clients get it as an opaque value and send it back with the conversation.
+// carried contains the members that a source sent next to an answer and needs back, such as
+// signatures of its reasoning. Clients receive it as an opaque value and return it with the
+// conversation.
 type carried struct {
 	Model string `json:"model"` // the name in the request: other models do not get it back
 
-	Field   string            `json:"field,omitempty"`   // in which the reasoning came
+	Field   string            `json:"field,omitempty"`   // the field of the reasoning
 	Message string            `json:"message,omitempty"` // members of the message, as JSON
 	Calls   map[string]string `json:"calls,omitempty"`   // members of its calls, by their ids
 }
@@ -83,7 +84,7 @@ func (c *carried) read(value, model string) bool {
 	return true
 }
 
-// restore puts the members into the message that they came with.
+// restore adds the members to the message that they were sent with.
 func (c carried) restore(message *chatMessage) {
 	message.members = c.Message
 	if c.Field == "reasoning" {
@@ -95,7 +96,7 @@ func (c carried) restore(message *chatMessage) {
 	}
 }
 
-// MarshalJSON adds what the source sent with the message.
+// MarshalJSON adds the members that the source sent with the message.
 func (m chatMessage) MarshalJSON() ([]byte, error) {
 	type wire chatMessage
 
@@ -104,7 +105,7 @@ func (m chatMessage) MarshalJSON() ([]byte, error) {
 	return modelmembers.With(wire(m), m.members, modelmembers.MessageMembers)
 }
 
-// MarshalJSON adds what the source sent with the call.
+// MarshalJSON adds the members that the source sent with the call.
 func (c chatCall) MarshalJSON() ([]byte, error) {
 	type wire chatCall
 
@@ -113,7 +114,7 @@ func (c chatCall) MarshalJSON() ([]byte, error) {
 	return modelmembers.With(wire(c), c.members, modelmembers.CallMembers)
 }
 
-// MarshalJSON adds what the source sent with the function of the call.
+// MarshalJSON adds the members that the source sent with the function of the call.
 func (f chatFunction) MarshalJSON() ([]byte, error) {
 	type wire chatFunction
 
@@ -131,7 +132,8 @@ func reasoningField(said gjson.Result) string {
 	return ""
 }
 
-// carriedBy returns what is carried with a whole message; ids are those that clients see.
+// carriedBy returns the members to return with a whole message; ids are the ids that clients
+// see.
 func carriedBy(model string, said gjson.Result, ids []string) carried {
 	members := modelmembers.Members{}
 	members.AddMessage(said, true)

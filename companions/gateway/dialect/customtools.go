@@ -2,8 +2,8 @@ package dialect
 
 import "github.com/tidwall/gjson"
 
-// customInput is the argument of the function that stands for a custom tool, whose input is
-// one text.
+// customInput is the argument of the function that represents a custom tool, whose input is one
+// text.
 const customInput = "input"
 
 // customFunction translates a custom tool to a function. The grammar of its input becomes a

@@ -1,7 +1,7 @@
-// Package dialect translates between the wire formats of model interfaces: requests of
-// Anthropic's Messages and OpenAI's Responses become those of chat completions, and the
-// answers, whole or streamed, are translated back. It knows no key, no source and no
-// limit of the gateway, and sends nothing.
+// Package dialect translates between the wire formats of model interfaces: it translates
+// requests of Anthropic's Messages and OpenAI's Responses to chat completions, and the answers,
+// whole or streamed, back. It does not depend on keys, sources or limits of the gateway, and
+// sends no requests.
 package dialect
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Dialect translates one request of an interface that is not chat completions: the request
-// continues as one of chat completions, and what is written as an answer to that is translated.
+// Dialect translates one request of an interface other than chat completions to a chat
+// completions request, and its answer back.
 type Dialect interface {
 	// Request translates a body, which is a JSON object.
 	Request(text []byte) (Translation, *Invalid)
-	// Whole translates a completion. A fault says what is wrong with it.
+	// Whole translates a completion. fault describes an invalid completion; empty: none.
 	Whole(of Answered, completion []byte) (answer any, fault string)
 	// Stream starts the translation of a stream.
 	Stream(of Answered, out io.Writer) Stream
@@ -41,13 +41,13 @@ type Stream interface {
 	Failed() error
 }
 
-// Answered is what a translation needs to know of the request whose answer it translates.
+// Answered describes the request whose answer is translated.
 type Answered struct {
 	Model  string        // the name in the request, which the answer repeats
 	Tokens func() Tokens // of the answer so far
 }
 
-// Tokens are those that the source reports, else the gateway's estimate.
+// Tokens are the token counts of the source, else the gateway's estimate.
 type Tokens struct {
 	Prompt     int64
 	Completion int64

@@ -14,9 +14,9 @@ func addInstruction(messages []chatMessage, text string, atStart bool) []chatMes
 	return append(messages, chatMessage{Role: "system", Content: text})
 }
 
-// joinInstructions moves instructions behind the tool results that they separate from their
-// calls, and joins them with the neighbouring messages of the user: some chat templates refuse
-// two of one role.
+// joinInstructions moves instructions after the tool results that they separate from their
+// calls, and joins them with the neighbouring messages of the user: some chat templates reject
+// two messages of one role.
 func joinInstructions(messages []chatMessage) []chatMessage {
 	var out, held []chatMessage
 

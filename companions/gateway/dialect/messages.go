@@ -17,7 +17,7 @@ type messages struct {
 	stops []string
 }
 
-// Messages is Anthropic's Messages interface; the id is that of the request.
+// Messages returns the dialect of Anthropic's Messages interface; id is the id of the request.
 func Messages(id string) Dialect { return &messages{id: id} }
 
 func (m *messages) Request(text []byte) (Translation, *Invalid) {

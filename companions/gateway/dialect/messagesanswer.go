@@ -28,7 +28,8 @@ func thinkingBlock(text, signature string) contentBlock {
 	return contentBlock{Type: "thinking", Thinking: &text, Signature: &signature}
 }
 
-// carriedBlock has what the source needs back. Clients send such blocks back as they are.
+// carriedBlock returns a block with the members that the source needs back. Clients return such
+// blocks unchanged.
 func carriedBlock(c carried) contentBlock {
 	return contentBlock{Type: "redacted_thinking", Data: c.opaque()}
 }
@@ -173,7 +174,7 @@ func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reaso
 	return "end_turn", nil
 }
 
-// messageUsage returns what the source reports, else the gateway's estimate.
+// messageUsage returns the usage that the source reports, else the gateway's estimate.
 func (a Answered) messageUsage(reported gjson.Result) messageUsage {
 	sum := a.Tokens()
 	usage := messageUsage{Input: sum.Prompt, Output: sum.Completion}

@@ -85,8 +85,8 @@ func textsOf(content gjson.Result) string {
 	return strings.Join(texts, "\n")
 }
 
-// foreignBlocks are kinds of blocks that other services write: of encrypted thinking, and of
-// tools that they run. The text of the assistant contains what it took from them.
+// foreignBlocks are block types that only other services write: encrypted thinking, and tools
+// that they run. The assistant's text contains the relevant results.
 var foreignBlocks = []string{"redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_result", "container_upload", "fallback"}
 
 // foreignBlock leaves a block of the assistant out.

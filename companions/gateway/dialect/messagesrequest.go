@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// shared are fields of chat completions that continue as they are. Those that Anthropic's
-// interface has too mean the same in both.
+// shared are fields of chat completions that are passed on unchanged. Fields that Anthropic's
+// interface also has mean the same in both.
 var shared = []string{
 	"chat_template_kwargs", "frequency_penalty", "logit_bias", "min_p", "model", "parallel_tool_calls", "presence_penalty",
 	"reasoning_effort", "repetition_penalty", "response_format", "seed", "stream", "temperature", "top_k", "top_p", "user",
@@ -47,7 +47,7 @@ type chatMessage struct {
 	CallID string     `json:"tool_call_id,omitempty"`
 
 	instruction bool   // a system prompt in the middle of a conversation
-	members     string // what the source sent with it, as JSON
+	members     string // members that the source sent with it, as JSON
 }
 
 type chatCall struct {
@@ -78,8 +78,8 @@ type chatImage struct {
 
 func textPart(text string) chatPart { return chatPart{Type: "text", Text: &text} }
 
-// toChat translates a request of Anthropic's interface, which is a JSON object. What
-// chat completions cannot carry and what changes the answer is an error that names the field.
+// toChat translates a request of Anthropic's interface, which is a JSON object. A field that
+// changes the answer and that chat completions do not support is an error that names the field.
 func toChat(text []byte, counting bool) (chatRequest, *Invalid) {
 	if !utf8.Valid(text) {
 		return chatRequest{}, invalid("the body must be UTF-8")
@@ -136,7 +136,7 @@ type chatWriter struct {
 	counting bool
 	model    string
 	omitted  []string // names of tools
-	forced   string   // the tool that the model must call, whatever its kind; empty: none
+	forced   string   // the tool that the model must call, of any kind; empty: none
 }
 
 func wrong(field, rule string) *Invalid { return invalid("the field " + field + " " + rule) }

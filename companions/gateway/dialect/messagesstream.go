@@ -113,7 +113,7 @@ func (s *messageStream) Chunk(text []byte) {
 	}
 }
 
-// streamFaultType returns the type of an error that came when the status was sent already.
+// streamFaultType returns the type of an error that occurred after the status was sent.
 func streamFaultType(fault gjson.Result) string {
 	said := strings.ToLower(fault.Get("type").String() + " " + fault.Get("code").String())
 	switch {
@@ -139,8 +139,8 @@ func (s *messageStream) begin() {
 	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.answered.Model)})
 }
 
-// say takes text or thinking. What comes after a tool call has started is kept until the
-// calls are whole.
+// say takes text or thinking. It buffers everything after the start of a tool call until the
+// calls are complete.
 func (s *messageStream) say(kind, text string) {
 	switch {
 	case text == "":
@@ -203,8 +203,8 @@ func (s *messageStream) closeBlock() {
 	s.index++
 }
 
-// callPiece takes a piece of a tool call. The first call that is not whole is written
-// as it comes; others wait for it.
+// callPiece takes a piece of a tool call. The first incomplete call is streamed; others are
+// buffered until it is complete.
 func (s *messageStream) callPiece(piece callPiece) {
 	var one *streamedCall
 
@@ -247,7 +247,7 @@ func (s *messageStream) writeCalls() {
 	for s.done < len(s.calls) {
 		one := s.calls[s.done]
 		if one.name == "" {
-			return // it comes with a later piece
+			return // a later piece contains it
 		}
 
 		s.writeCall(one)
@@ -321,7 +321,7 @@ func (s *messageStream) End() {
 	s.over = true
 }
 
-// writeCarried writes what the source needs back.
+// writeCarried writes the members that the source needs back.
 func (s *messageStream) writeCarried() {
 	c := carried{Model: s.answered.Model, Field: s.field, Message: s.members.Text()}
 	for _, one := range s.calls {
@@ -349,7 +349,7 @@ func (s *messageStream) fail(kind, message, code string) {
 	s.over = true
 }
 
-// event writes an event; after the last one there are no others.
+// event writes an event; after the last one it writes nothing.
 func (s *messageStream) event(name string, fields map[string]any) {
 	if s.over || s.err != nil {
 		return

@@ -130,7 +130,7 @@ func blockText(at string, block gjson.Result) (text string, fault *Invalid) {
 	return text, fault
 }
 
-// turnReader collects what a message says.
+// turnReader collects the content of a message.
 type turnReader struct {
 	model     string
 	carried   carried
@@ -139,7 +139,7 @@ type turnReader struct {
 	text      strings.Builder
 	calls     []chatCall
 	results   []chatMessage
-	pictures  []chatPart // of the results: a tool's message carries text only
+	pictures  []chatPart // of the results: a tool's message contains only text
 }
 
 func (t *turnReader) read(at string, content gjson.Result, block func(at string, block gjson.Result) *Invalid) *Invalid {
@@ -288,7 +288,7 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *Invalid {
 			switch name {
 			case "type":
 				return nil
-			case "signature": // those of other services are left out
+			case "signature": // blocks of other services are omitted
 				t.carried.read(value.String(), t.model)
 				return nil
 			case "thinking":

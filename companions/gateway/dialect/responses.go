@@ -11,7 +11,8 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// Responses is OpenAI's Responses interface; the id is that of the request, made the time.
+// Responses returns the dialect of OpenAI's Responses interface; id is the id of the request,
+// made its time.
 func Responses(id string, made time.Time) Dialect {
 	return &responses{id: id, made: made.Unix()}
 }
@@ -76,14 +77,14 @@ type response struct {
 	Metadata     any            `json:"metadata"`
 }
 
-// responseFault says why a response failed.
+// responseFault describes why a response failed.
 type responseFault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// responseUsage is the usage of a response. Cached tokens are part of the input, those of
-// the reasoning of the output.
+// responseUsage is the usage of a response. Cached tokens are part of the input, reasoning
+// tokens part of the output.
 type responseUsage struct {
 	Input         int64         `json:"input_tokens"`
 	InputDetails  inputDetails  `json:"input_tokens_details"`
@@ -149,7 +150,7 @@ func (r *response) end(of Answered, choice, usage gjson.Result) {
 	r.Usage = of.responseUsage(usage)
 }
 
-// responseUsage returns what the source reports, else the gateway's estimate.
+// responseUsage returns the usage that the source reports, else the gateway's estimate.
 func (a Answered) responseUsage(reported gjson.Result) *responseUsage {
 	sum := a.Tokens()
 	within := func(field string, most int64) int64 { return min(max(reported.Get(field).Int(), 0), most) }

@@ -75,7 +75,7 @@ func (p *responses) reasoningItem(index int, status string, texts ...string) rea
 	return item
 }
 
-// carriedItem has what the source needs back.
+// carriedItem returns an item with the members that the source needs back.
 func (p *responses) carriedItem(index int, c carried) reasoningItem {
 	item := p.reasoningItem(index, completed)
 	item.Encrypted = c.opaque()

@@ -7,12 +7,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// itemReader makes messages of the items of a conversation.
+// itemReader converts the items of a conversation to messages.
 type itemReader struct {
 	model    string
 	carried  carried // of the turn
 	messages []chatMessage
-	pictures []chatPart   // of results of tools, whose messages carry text only
+	pictures []chatPart   // of results of tools, whose messages contain only text
 	turn     *chatMessage // the assistant's, to which reasoning, text and calls belong
 }
 
@@ -93,7 +93,7 @@ func (c *itemReader) assistant() *chatMessage {
 	return c.turn
 }
 
-// flush ends the assistant's turn, and puts pictures behind the results of tools.
+// flush ends the assistant's turn, and inserts pictures after the results of tools.
 func (c *itemReader) flush() {
 	if c.turn != nil {
 		if c.turn.Content == nil && len(c.turn.Calls) == 0 {
@@ -209,7 +209,7 @@ func contentParts(at string, content gjson.Result) (parts []chatPart, fault *Inv
 	return parts, fault
 }
 
-// simplest returns one text as a text: some sources take nothing else.
+// simplest returns a single text as a string: some sources accept no other form.
 func simplest(parts []chatPart) any {
 	if len(parts) == 1 && parts[0].Text != nil {
 		return *parts[0].Text

@@ -8,8 +8,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// responseToChat translates a request of the Responses interface, which is a JSON object.
-// What chat completions cannot carry is an error that names the field.
+// responseToChat translates a request of the Responses interface, which is a JSON object. A
+// field that chat completions do not support is an error that names the field.
 func responseToChat(text []byte) (Translation, *Invalid) {
 	if !utf8.Valid(text) {
 		return Translation{}, invalid("the body must be UTF-8")
@@ -79,7 +79,7 @@ func (q *responseReader) field(at, name string, value gjson.Result) *Invalid {
 		return eachField(at, value, q.reasoning)
 	case "include":
 		return eachItem(at, value, func(at string, item gjson.Result) *Invalid {
-			if item.String() != "reasoning.encrypted_content" { // sources encrypt nothing: the reasoning is in its item
+			if item.String() != "reasoning.encrypted_content" { // sources do not encrypt: the reasoning is in its item
 				return untranslatable(at)
 			}
 
@@ -254,7 +254,7 @@ func (q *responseReader) reasoning(at, name string, value gjson.Result) *Invalid
 		}
 
 		return q.once(at, "reasoning_effort", effort)
-	case "summary", "generate_summary": // the reasoning of a source comes whole
+	case "summary", "generate_summary": // the reasoning of a source is never summarised
 		return nil
 	}
 

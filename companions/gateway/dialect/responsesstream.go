@@ -27,7 +27,7 @@ type responseStream struct {
 	over     bool
 	open     *textItem // reasoning, text or a refusal
 	calls    []*callStream
-	size     int // bytes of what is held
+	size     int // buffered bytes
 	ended    gjson.Result
 	usage    gjson.Result
 	field    string               // of the reasoning
@@ -168,7 +168,7 @@ func (s *responseStream) say(kind, text string) {
 	s.event("response."+s.open.event()+".delta", delta)
 }
 
-// holds counts what is held of an answer, and ends one that is too long.
+// holds counts the buffered bytes of an answer, and ends one that is too long.
 func (s *responseStream) holds(n int) bool {
 	if s.size += n; s.size > maxHeld {
 		s.fail("source_error", "the answer of the source is too long")
@@ -280,7 +280,7 @@ func (s *responseStream) callPiece(piece callPiece) {
 	s.writeCall(one)
 }
 
-// callOf returns the call that a piece belongs to; nil: there are too many.
+// callOf returns the call of a piece; nil: there are too many calls.
 func (s *responseStream) callOf(piece callPiece) *callStream {
 	for _, one := range slices.Backward(s.calls) { // the last one of the place
 		if one.place != piece.place {
@@ -308,7 +308,7 @@ func (s *responseStream) callOf(piece callPiece) *callStream {
 // writeCall writes what there is of a call once its name is known.
 func (s *responseStream) writeCall(one *callStream) {
 	if one.name == "" {
-		return // it comes with a later piece
+		return // a later piece contains it
 	}
 
 	if one.index < 0 {
@@ -386,7 +386,7 @@ func (s *responseStream) End() {
 	s.over = true
 }
 
-// writeCarried writes what the source needs back.
+// writeCarried writes the members that the source needs back.
 func (s *responseStream) writeCarried() {
 	c := carried{Model: s.answered.Model, Field: s.field, Message: s.members.Text()}
 	for _, one := range s.calls {
@@ -431,7 +431,7 @@ func (s *responseStream) fail(code, message string) {
 	s.over = true
 }
 
-// event writes an event; after the last one there are no others.
+// event writes an event; after the last one it writes nothing.
 func (s *responseStream) event(name string, fields map[string]any) {
 	if s.over || s.err != nil {
 		return
@@ -449,8 +449,8 @@ func (s *responseStream) event(name string, fields map[string]any) {
 	_, s.err = s.out.Write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
 }
 
-// callArguments makes an empty text an object without members, and reports whether the
-// arguments are a JSON object.
+// callArguments replaces an empty text with an empty object, and reports whether the arguments
+// are a JSON object.
 func callArguments(arguments *string) bool {
 	if strings.TrimSpace(*arguments) == "" {
 		*arguments = "{}"

@@ -29,14 +29,14 @@ const (
 	maxArg  = 4096 // bytes of one
 )
 
-// Config says what to run. Two equal ones run the same process.
+// Config is the configuration of a server process. Equal configurations run the same process.
 type Config struct {
 	Name         string // of the source
 	Program      string // a name on PATH, or an absolute path; empty: DefaultProgram
 	ModelFile    string
-	Args         []string      // further ones, after those that the gateway sets
-	Context      int           // tokens that one request may have; 0: what the program makes of the model
-	Slots        int           // requests that it works on at once
+	Args         []string      // further arguments, appended to the gateway's
+	Context      int           // max tokens of one request; 0: the program's default for the model
+	Slots        int           // max concurrent requests
 	StartTimeout time.Duration // until the model is loaded
 }
 
@@ -61,7 +61,7 @@ var own = []string{
 	"--ssl-key-file", "--ssl-cert-file", "-c", "--ctx-size", "-np", "--parallel", "-hft", "--hf-token",
 }
 
-// Faults are those of the settings as such; each starts with the name of its field.
+// Faults returns the faults of the settings themselves; each starts with the name of its field.
 func (c Config) Faults() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
@@ -99,7 +99,7 @@ func (c Config) Faults() (faults []error) {
 	return faults
 }
 
-// Inspect looks whether this machine has what the settings name.
+// Inspect checks that this machine has the program and the files of the settings.
 func (c Config) Inspect() error {
 	_, err := c.program()
 

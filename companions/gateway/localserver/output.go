@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	keptLines = 40  // of what a server writes
+	keptLines = 40  // of the output of a server
 	keptBytes = 500 // of a line
 )
 
-// output keeps the last lines that a server writes, shortened, without its key and without
-// what steers a terminal.
+// output stores the last lines of a server's output, shortened, with its key and terminal
+// escape sequences removed.
 type output struct {
 	secret string
 
@@ -24,7 +24,7 @@ type output struct {
 	cut   bool   // the rest of that line is left out
 }
 
-// Write takes what the process writes. It never fails.
+// Write appends output of the process. It never fails.
 func (o *output) Write(text []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -27,8 +27,8 @@ type process struct {
 	reaped bool // its id may be another process's by now
 }
 
-// launch starts a program. The kernel ends it when this process dies: it sends the signal
-// of Pdeathsig when the thread ends that forked, so that thread is kept until then.
+// launch starts a program. The kernel ends it when this process dies: the signal of Pdeathsig
+// is sent when the forking thread ends, so launch locks that thread until the process ends.
 func launch(program string, args, env []string, out io.Writer) (*process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Env, cmd.Dir = env, "/"
@@ -110,7 +110,7 @@ func (p *process) signal(s unix.Signal) {
 	}
 }
 
-// stop asks the process to end, and kills it when it has not ended in time.
+// stop terminates the process, and kills it after the grace period.
 func (p *process) stop(grace time.Duration) (killed bool) {
 	p.signal(unix.SIGTERM)
 

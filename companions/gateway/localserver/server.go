@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// State is what a server does.
+// State is the state of a server.
 type State string
 
 // States of a server.
@@ -46,13 +46,13 @@ const (
 	loggedLines  = 10 // of the output, in the log of a failure
 )
 
-// Status is what is known of a server.
+// Status is a snapshot of a server's state.
 type Status struct {
 	State    State
 	Restarts int       // starts after the first
 	Fault    string    // why it failed the last time; empty while it is ready
 	Next     time.Time // of the next start, in the state Failed
-	Output   []string  // the last lines that it wrote, of the process before too while there are no others
+	Output   []string  // last lines of output, of the previous process as long as there are none
 }
 
 // Server is a supervised process.
@@ -99,7 +99,7 @@ func New(cfg Config, log *slog.Logger, ready func()) *Server {
 // Key opens the server. It is new with each Server and nowhere else.
 func (s *Server) Key() string { return s.key }
 
-// Config returns what the server was made from, with defaults.
+// Config returns the configuration of the server, with defaults.
 func (s *Server) Config() Config { return s.cfg }
 
 // Start runs the server until Stop, once the servers before have ended, whose memory it
@@ -108,7 +108,7 @@ func (s *Server) Start(before ...<-chan struct{}) {
 	s.once.Do(func() { go s.run(before) })
 }
 
-// Stop ends the server; Done says when it has.
+// Stop ends the server; Done is closed when it has ended.
 func (s *Server) Stop() {
 	s.end()
 	s.once.Do(func() { // it never ran
@@ -147,7 +147,7 @@ func (s *Server) Status() Status {
 	return now
 }
 
-// Words say why the server takes no requests; none when it does.
+// Words describes why the server takes no requests; empty when it does.
 func (s Status) Words() string {
 	switch s.State {
 	case Starting:
@@ -228,7 +228,7 @@ func (s *Server) failed(err error, pause time.Duration) {
 		"output", lines[max(0, len(lines)-loggedLines):])
 }
 
-// serve runs the process once, and says for how long it was ready.
+// serve runs the process once, and returns how long it was ready.
 func (s *Server) serve() (readyFor time.Duration, err error) {
 	p, port, err := s.launch()
 	if err != nil {
@@ -341,8 +341,8 @@ func (s *Server) load(p *process, port int) error {
 	}
 }
 
-// look asks for the health of the server. The request holds no key: it may be another
-// program that answers.
+// look requests the health of the server. The request contains no key, because another program
+// may respond.
 func (s *Server) look(ctx context.Context, port int) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address(port)+"/health", nil)
 	if err != nil {
@@ -355,7 +355,7 @@ func (s *Server) look(ctx context.Context, port int) (status int, err error) {
 	}
 	defer res.Body.Close()
 
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16)) // the status says it
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16)) // the status suffices
 
 	return res.StatusCode, nil
 }

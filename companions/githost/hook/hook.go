@@ -1,9 +1,9 @@
-// Package hook is the program that git runs before it accepts a push: it passes the
-// wanted changes to the git hosting service over a socket that it inherits, shows what
-// the service says, and ends with the service's decision. It decides nothing itself, and
-// must know nothing of repositories or skills.
+// Package hook is the program that git runs before it accepts a push: it passes the requested
+// changes to the git hosting service over an inherited socket, prints the service's messages,
+// and exits with the service's decision. It decides nothing itself, and must not depend on
+// repositories or skills.
 //
-// A binary that links this package is that program when it is run by the name Name with
+// A binary that links this package runs this program when it is run by the name Name with
 // Variable set.
 package hook
 
@@ -34,14 +34,14 @@ const (
 	maxLine    = 1024      // bytes of an update, as git writes it
 )
 
-// Request is what the program sends, as one line of JSON.
+// Request is the message of the program to the service, as one line of JSON.
 type Request struct {
-	Quarantine string   `json:"quarantine"` // directory of the objects that came with the push
+	Quarantine string   `json:"quarantine"` // directory of the objects of the push
 	Updates    []Update `json:"updates"`
 	TooMany    bool     `json:"too_many"` // there are more than MaxUpdates
 }
 
-// Update is the wanted change of one reference; an id of zeros stands for none.
+// Update is the requested change of one reference; zeroID means none.
 type Update struct {
 	Old string `json:"old"`
 	New string `json:"new"`

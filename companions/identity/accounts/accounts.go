@@ -32,10 +32,10 @@ type User struct {
 	CreatedAt     time.Time `json:"created_at" db:"created_at"`
 }
 
-// Columns are those of a User in identity.users u.
+// Columns are the columns of a User in identity.users u.
 const Columns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.disabled, u.version, u.created_at`
 
-// Columns returns where a row of the constant Columns goes.
+// Columns returns the scan targets of the constant Columns.
 func (u *User) Columns() []any {
 	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Disabled, &u.Version, &u.CreatedAt}
 }
@@ -50,14 +50,14 @@ type Querier interface {
 // NewID returns a new id, which sorts by time.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Hash returns how a random secret is kept: it has too many bits to be guessed, so that a plain
-// SHA-256 suffices.
+// Hash returns the stored form of a random secret: it has too many bits to be guessed, so that
+// a plain SHA-256 suffices.
 func Hash(secret string) []byte {
 	hash := sha256.Sum256([]byte(secret))
 	return hash[:]
 }
 
-// Audit records who did what.
+// Audit records an action in the audit log.
 func Audit(ctx context.Context, q Querier, actor, action, target string, details map[string]string) error {
 	if details == nil {
 		details = map[string]string{}

@@ -10,8 +10,8 @@ import (
 const MaxClientSessions = 100
 
 // Conditions for administrators, who can be required to have a second factor; other users
-// fulfil both. WithSecondFactor: session s was opened with one. HasSecondFactor: user u has
-// an authenticator app or a passkey.
+// fulfil both. WithSecondFactor: session s was started with one. HasSecondFactor: user u has an
+// authenticator app or a passkey.
 const (
 	WithSecondFactor = `(NOT u.administrator OR s.amr ~ '\m(otp|mfa)\M')`
 	HasSecondFactor  = `(NOT u.administrator OR EXISTS (SELECT 1 FROM identity.totp f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL)
@@ -35,7 +35,8 @@ func BySession(ctx context.Context, q Querier, condition string, value any) (u U
 	return u, sessionID, err
 }
 
-// maxRefreshTokens are kept of one session: 30 days of refreshes every 5 minutes.
+// maxRefreshTokens bounds the stored tokens of one session: 30 days of refreshes every 5
+// minutes.
 const maxRefreshTokens = 10_000
 
 // ReplaceRefresh marks a refresh token as used and adds the next one of its session.
@@ -53,7 +54,7 @@ func ReplaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// EndSession ends a session, and those of the clients that were signed in by it.
+// EndSession ends a session, and the sessions of clients that were signed in by it.
 func EndSession(ctx context.Context, q Querier, id, why string) error {
 	_, err := q.Exec(ctx, `
 		UPDATE identity.sessions SET ended_at = now(), ended_by = $2

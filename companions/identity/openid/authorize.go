@@ -27,7 +27,7 @@ const (
 	codePrefix = "ec_"
 
 	codeLife = time.Minute
-	maxCodes = 20 // unused ones of one session; a further one removes the oldest
+	maxCodes = 20 // unused codes of one session; a further one deletes the oldest
 	// SignInTime is that from the request of a client until its person has signed in.
 	SignInTime = 10 * time.Minute
 
@@ -91,9 +91,9 @@ func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusFound)
 }
 
-// authorize returns where the browser goes: to the client with a code, to the sign-in page,
-// or to the page that asks for consent. It keeps nothing of a request that waits for its
-// person: the pages lead back to the same request.
+// authorize returns the URL to redirect the browser to: the client's with a code, the sign-in
+// page, or the consent page. It stores nothing of a waiting request: the pages redirect to the
+// same request.
 func (p *Provider) authorize(r *http.Request, in *request) (string, error) {
 	ctx := r.Context()
 
@@ -133,7 +133,7 @@ func (p *Provider) authorize(r *http.Request, in *request) (string, error) {
 	return p.answer(in, url.Values{"code": {code}})
 }
 
-// examine checks a request, and finds out who has signed in with its browser.
+// examine checks a request, and returns who has signed in with its browser.
 func (p *Provider) examine(r *http.Request, in *request) (browser, error) {
 	if err := checkAuthorize(in); err != nil {
 		return browser{}, err
@@ -155,7 +155,7 @@ func (p *Provider) examine(r *http.Request, in *request) (browser, error) {
 	return b, nil
 }
 
-// signInPage returns the address of the sign-in page, which leads back to the request.
+// signInPage returns the URL of the sign-in page, which redirects to the request.
 func (p *Provider) signInPage(ctx context.Context, in *request, b browser) (string, error) {
 	asked := b.asked
 	if asked.IsZero() {
@@ -179,8 +179,8 @@ func (p *Provider) refuse(in *request, refused *oidc.Error) (string, error) {
 	return p.answer(in, url.Values{"error": {string(refused.ErrorType)}, "error_description": {refused.Description}})
 }
 
-// answer returns the redirect URI of a request with the parameters of its answer: those of
-// values, its state, and the issuer (RFC 9207), which clients need of errors, too.
+// answer returns the redirect URI of a request with the parameters of its answer: values, its
+// state, and the issuer (RFC 9207), which clients also need for errors.
 func (p *Provider) answer(in *request, values url.Values) (string, error) {
 	to, err := url.Parse(in.RedirectURI)
 	if err != nil {
@@ -236,7 +236,8 @@ func checkAuthorize(in *request) (err error) {
 		return err
 	}
 
-	// Those that the library knows and this service does not open nothing: nothing is asked of the person.
+	// Scopes that the library supports and this service does not grant nothing, so that no
+	// consent is needed.
 	in.Scopes = slices.DeleteFunc(in.Scopes, func(scope string) bool { return !slices.Contains(Scopes(), scope) })
 
 	if err := op.ValidateAuthReqResponseType(c, in.ResponseType); err != nil {
@@ -255,13 +256,13 @@ func checkAuthorize(in *request) (err error) {
 	return nil
 }
 
-// browser is who has signed in with the browser of a request.
+// browser is the sign-in of a request's browser.
 type browser struct {
 	user       accounts.User // the zero one: none
 	sessionID  string
 	signedInAt time.Time
-	now        time.Time // of the database, which keeps signedInAt
-	asked      time.Time // when the request came first; zero: now
+	now        time.Time // of the database, like signedInAt
+	asked      time.Time // time of the first request; zero: now
 	fits       bool      // the sign-in is as the request wants it
 }
 
@@ -287,8 +288,8 @@ func (p *Provider) browser(r *http.Request) (browser, error) {
 	return b, err
 }
 
-// suits reports whether the sign-in is as a request wants it: of the person that it names,
-// and as young as it asks, or done since it was made.
+// suits reports whether the sign-in meets the request: it is of the hinted person, and at most
+// max_age old, or after the request.
 func (b browser) suits(in *request, hinted string) bool {
 	if b.sessionID == "" || hinted != "" && hinted != b.user.ID {
 		return false
@@ -305,7 +306,7 @@ func (b browser) suits(in *request, hinted string) bool {
 	return in.MaxAge == nil || b.now.Sub(b.signedInAt) <= time.Duration(min(*in.MaxAge, 1<<31))*time.Second
 }
 
-// asked returns when a request came first, for one that the sign-in page leads back to.
+// asked returns the time of the first request, for one that the sign-in page redirects to.
 func (p *Provider) asked(in *request, now time.Time) time.Time {
 	sealed, err := base64.RawURLEncoding.DecodeString(in.form.Get(askedParameter))
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"everloop/companions/identity/tokens"
 )
 
-// Client is a program that signs people in by the OpenID provider. It is a public one:
-// it has no secret, its redirect URIs and PKCE keep its codes from others. It gets the
-// rights that it asked for, by default all but administration, once the person has consented.
+// Client is a program that signs people in by the OpenID provider. It is a public client
+// without a secret: its redirect URIs and PKCE protect its codes. It receives the requested
+// rights, by default all except administration, after the person has consented.
 type Client struct {
 	ID           string
-	RedirectURIs []string // complete ones, compared as they are
+	RedirectURIs []string // complete URIs, compared byte by byte
 	SignOutURIs  []string // where a person may be sent after signing out
-	FirstParty   bool     // a front end of the product: people are not asked for consent
+	FirstParty   bool     // a front end of the product: no consent required
 }
 
 // NewClient returns a client with these redirect URIs. After signing out a person may be
@@ -40,7 +40,7 @@ func NewClient(id string, redirectURIs ...string) (Client, error) {
 
 const maxURI = 1024
 
-// check says what of a client cannot be registered.
+// check returns an error for a client that cannot be registered.
 func (c Client) check() error {
 	if c.ID == "" || len(c.ID) > 64 || strings.ContainsFunc(c.ID, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
@@ -97,7 +97,7 @@ func originOf(uri string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// registered is a client as the library asks about it.
+// registered implements the library's interface for a client.
 type registered struct{ Client }
 
 func (c registered) GetID() string                     { return c.ID }
@@ -119,7 +119,7 @@ func (registered) GrantTypes() []oidc.GrantType {
 	return []oidc.GrantType{oidc.GrantTypeCode, oidc.GrantTypeRefreshToken}
 }
 
-// DevMode lets redirect URIs be http; check has allowed those of this machine alone.
+// DevMode allows http redirect URIs; check has allowed only URIs of this machine.
 func (registered) DevMode() bool { return true }
 
 func (registered) RestrictAdditionalIdTokenScopes() func([]string) []string {

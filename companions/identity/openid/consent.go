@@ -22,24 +22,24 @@ import (
 
 const (
 	ticketPurpose = "openid-consent"
-	ticketLife    = 10 * time.Minute // of a page that asks for consent; used ones are kept for an hour
+	ticketLife    = 10 * time.Minute // of a consent page; used tickets are stored for an hour
 )
 
 var (
-	// ErrForeignForm rejects an answer that was not given to the request that it came with.
+	// ErrForeignForm rejects an answer with the form of another request.
 	ErrForeignForm = errors.New("the form is not of this request")
 	// ErrNoConsent is the withdrawal of a consent that does not exist.
 	ErrNoConsent = errors.New("no such consent")
 )
 
-// Consent is what a person has allowed a client.
+// Consent is the scopes that a person has granted a client.
 type Consent struct {
 	ClientID  string    `json:"client_id"`
 	Scopes    []string  `json:"scopes"`
 	GrantedAt time.Time `json:"granted_at"`
 }
 
-// Question is what a person answers before a client gets a code.
+// Question is the consent question of a client.
 type Question struct {
 	User   accounts.User
 	Client string
@@ -57,7 +57,7 @@ type ticket struct {
 	At        time.Time `json:"t"`
 }
 
-// consentRequired returns the answer to a client that wants its person not to be asked.
+// consentRequired returns the error for a client that requests prompt=none.
 func consentRequired() *oidc.Error {
 	return (&oidc.Error{ErrorType: "consent_required"}).WithDescription("the user has not consented to this request")
 }
@@ -92,9 +92,9 @@ func (p *Provider) Ask(r *http.Request, waiting string) (*Question, error) {
 	}, nil
 }
 
-// Answer takes the answer to a question, and returns where the browser goes. It is the
-// client, or [AuthorizePath] with the same request when the question is out of date. The
-// caller has made sure that the answer comes from the page of the question.
+// Answer takes the answer to a question, and returns the URL to redirect the browser to: the
+// client's, or [AuthorizePath] with the same request when the question is outdated. The caller
+// must have verified that the answer was sent by the page of the question.
 func (p *Provider) Answer(r *http.Request, waiting, sealed string, allow bool) (string, error) {
 	r = withAddress(r)
 	ctx := r.Context()
@@ -152,8 +152,8 @@ func (p *Provider) Answer(r *http.Request, waiting, sealed string, allow bool) (
 	return to, err
 }
 
-// waiting reads a request that may wait for consent; nil for one that does not, as its
-// person has to sign in first, or as something is wrong with it.
+// waiting parses a request that may wait for consent; nil for a request that does not, because
+// its person must sign in first or it is invalid.
 func (p *Provider) waiting(r *http.Request, parameters string) (*request, browser, error) {
 	form, err := url.ParseQuery(parameters)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *Provider) openTicket(text string) (t ticket, hash []byte, err error) {
 	return t, sum[:], json.Unmarshal(plain, &t)
 }
 
-// needsConsent reports whether the person must be asked before a client gets a code.
+// needsConsent reports whether a client needs the person's consent for a code.
 func (p *Provider) needsConsent(ctx context.Context, b browser, in *request) (bool, error) {
 	if in.client.FirstParty {
 		return false, nil
@@ -231,8 +231,8 @@ func (p *Provider) consented(ctx context.Context, q accounts.Querier, userID, cl
 	return err == nil && !slices.ContainsFunc(withRights(scopes), func(s string) bool { return !slices.Contains(granted, s) }), err
 }
 
-// grantConsent adds scopes to what a person has allowed a client; false when the account
-// has ended.
+// grantConsent adds scopes to a person's consent for a client; false when the account was
+// deleted or disabled.
 func grantConsent(ctx context.Context, tx pgx.Tx, userID, clientID string, scopes []string) (bool, error) {
 	alive, err := lockUser(ctx, tx, userID)
 	if err != nil || !alive {
@@ -281,7 +281,7 @@ func (p *Provider) asking() []string {
 	return out
 }
 
-// Consents lists what a person has allowed the clients that are configured.
+// Consents lists a person's consents to configured clients.
 func (p *Provider) Consents(ctx context.Context, userID string) ([]Consent, error) {
 	rows, _ := p.db.Query(ctx, `
 		SELECT client_id, array_remove(string_to_array(scope, ' '), 'everloop'), granted_at FROM identity.consents
@@ -291,8 +291,8 @@ func (p *Provider) Consents(ctx context.Context, userID string) ([]Consent, erro
 	return append([]Consent{}, found...), err
 }
 
-// Withdraw removes a consent, and ends the client's sessions of the person. Codes that the
-// client has not exchanged yet open nothing without it.
+// Withdraw deletes a consent, and ends the client's sessions of the person. Unexchanged codes
+// of the client are invalid without it.
 func (p *Provider) Withdraw(r *http.Request, userID, clientID string) error {
 	ctx := withAddress(r).Context()
 
@@ -321,8 +321,8 @@ func (p *Provider) Withdraw(r *http.Request, userID, clientID string) error {
 	})
 }
 
-// Clean removes consents to clients that are not configured any more: who gets their id
-// later must ask again.
+// Clean deletes consents to clients that are no longer configured, so that a later client with
+// the same id needs consent again.
 func (p *Provider) Clean(ctx context.Context) error {
 	_, err := p.db.Exec(ctx, `
 		DELETE FROM identity.consents WHERE (user_id, client_id) IN (

@@ -36,13 +36,13 @@ type grant struct {
 	refresh    string // "" without offline_access
 }
 
-// refusal is why a code or a refresh token got nothing. It is recorded in the transaction
-// in which the code was spent or the session ended, which therefore must commit.
+// refusal is why a code or a refresh token was rejected. It is recorded in the transaction in
+// which the code was spent or the session ended, which therefore must commit.
 type refusal struct{ action, description string }
 
-// CodeExchange implements op.Server. A code can be tried once, whatever its result; one
-// that comes again ends the session that was made with it. The tokens are signed in the
-// transaction that spends the code: an error afterwards would make clients send it again.
+// CodeExchange implements op.Server. A code is valid for one attempt, successful or not; a
+// repeated code ends the session that was started with it. The tokens are signed in the
+// transaction that spends the code, because clients would repeat the code after a later error.
 func (p *Provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID()}
 
@@ -143,8 +143,8 @@ func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 	return nil, err
 }
 
-// openClientSession makes the session of a client below that of the browser; false when
-// that one has ended, or the person's consent was withdrawn.
+// openClientSession creates the session of a client below the browser's; false when the
+// browser's session has ended, or the person's consent was withdrawn.
 func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
 	// The user is locked before sessions, as by a sign-in and by the deletion of the user.
 	err := tx.QueryRow(ctx, `
@@ -158,7 +158,7 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 		return false, err
 	}
 
-	// A withdrawal locks the user, too: none comes between this and the end of the transaction.
+	// A withdrawal also locks the user, so that none happens before the end of the transaction.
 	if allowed, err := p.consented(ctx, tx, g.user.ID, g.clientID, g.scopes); err != nil || !allowed {
 		return false, err
 	}
@@ -204,9 +204,9 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	return true, accounts.Audit(ctx, tx, g.user.ID, "auth.client_sign_in", g.sessionID, details)
 }
 
-// RefreshToken implements op.Server. A token counts once: one that comes again ends its
-// session, with all tokens that followed it. The new ones are signed in the transaction that
-// replaces it: an error afterwards would make clients send it again.
+// RefreshToken implements op.Server. A token is valid once: a repeated token ends its session,
+// with all tokens that followed it. The new tokens are signed in the transaction that replaces
+// it, because clients would repeat the old one after a later error.
 func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.RefreshTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID(), refresh: clientRefreshPrefix + rand.Text() + rand.Text()}
 
@@ -318,7 +318,8 @@ func (p *Provider) idToken(ctx context.Context, tx pgx.Tx, g grant, access strin
 	return jwt.Signed(signer).Claims(claims).Serialize()
 }
 
-// UserInfo implements op.Server: what the scopes of an access token open of its person.
+// UserInfo implements op.Server: it returns the claims that the scopes of an access token
+// permit.
 func (p *Provider) UserInfo(ctx context.Context, r *op.Request[oidc.UserInfoRequest]) (*op.Response, error) {
 	invalidToken := op.NewStatusError(
 		(&oidc.Error{ErrorType: "invalid_token"}).WithDescription("the access token is not valid"), http.StatusUnauthorized)

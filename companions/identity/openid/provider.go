@@ -1,5 +1,5 @@
 // Package openid is the OpenID provider of the identity service, with which front ends sign
-// people in. It must not know passwords, nor how people prove who they are.
+// people in. It must not depend on passwords, nor on how people authenticate.
 package openid
 
 import (
@@ -30,7 +30,7 @@ const (
 	UserinfoPath   = "/oauth/userinfo"
 	RevokePath     = "/oauth/revoke"
 	EndSessionPath = "/oauth/end_session"
-	ConsentPath    = "/consent" // the page that asks for consent, which is the caller's
+	ConsentPath    = "/consent" // the consent page, which the caller serves
 )
 
 // Config of the provider. All fields but AdminSecondFactor are needed.
@@ -49,9 +49,9 @@ type Config struct {
 	SessionCookie func(*http.Request) (*http.Cookie, error) // reads the sign-in of a browser
 }
 
-// Provider is the OpenID provider of the service: authorization code flow with PKCE, for
-// public clients. The library routes requests, decodes them and checks what the protocols
-// say of them; codes and tokens are those of the service's own sessions.
+// Provider is the OpenID provider of the service: authorization code flow with PKCE, for public
+// clients. The library routes and decodes requests and checks them against the specifications;
+// codes and tokens belong to the service's own sessions.
 type Provider struct {
 	op.UnimplementedServer
 	cfg     Config
@@ -96,8 +96,8 @@ func (p *Provider) Handler() http.Handler {
 	})
 }
 
-// quiet keeps the library from logging what clients do wrong, with parts of their requests.
-// What this service cannot do is logged by protocolError.
+// quiet discards the library's logs of invalid client requests, which contain parts of the
+// requests. Errors of this service are logged by protocolError.
 var quiet = slog.New(slog.DiscardHandler)
 
 func (p *Provider) allowsOrigin(origin string) bool {
@@ -110,12 +110,12 @@ func (p *Provider) allowsOrigin(origin string) bool {
 	return false
 }
 
-// Scopes are those that clients may request.
+// Scopes returns the scopes that clients can request.
 func Scopes() []string {
 	return append([]string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess}, rightScopes()...)
 }
 
-// AdminScope is the scope of administration, which a client gets only when it asks for it.
+// AdminScope is the scope of administration, which a client receives only on request.
 const AdminScope = "admin"
 
 // rightScopes returns the scopes that open a part of the agent, by the agent's names for them.
@@ -127,10 +127,11 @@ func rightScopes() []string {
 
 func isRight(scope string) bool { return slices.Contains(rightScopes(), scope) }
 
-// everythingElse stands in consents for the rights of a request that names none.
+// everythingElse represents in consents the rights of a request that names none.
 const everythingElse = "everloop"
 
-// withRights makes explicit that scopes which name no right open all but administration.
+// withRights adds everythingElse to scopes that name no right, which grant all rights except
+// administration.
 func withRights(scopes []string) []string {
 	if slices.ContainsFunc(scopes, isRight) || slices.Contains(scopes, everythingElse) {
 		return scopes
@@ -139,8 +140,8 @@ func withRights(scopes []string) []string {
 	return append(slices.Clone(scopes), everythingElse)
 }
 
-// rights returns the scopes of the agent that a token of a client is restricted to: those
-// that were asked for, by default all but administration. Front ends of the product are not
+// rights returns the scopes of the agent that a token of a client is restricted to: the
+// requested ones, by default all except administration. Front ends of the product are not
 // restricted.
 func (p *Provider) rights(clientID string, scopes []string) []string {
 	if p.clients[clientID].FirstParty {
@@ -186,8 +187,8 @@ func (p *Provider) protocolError(ctx context.Context, err error) error {
 		http.StatusServiceUnavailable)
 }
 
-// VerifyClient implements op.Server. All clients are public: a secret is refused, so that
-// no client relies on one that is not checked.
+// VerifyClient implements op.Server. All clients are public: a secret is rejected, so that no
+// client relies on an unchecked secret.
 func (p *Provider) VerifyClient(_ context.Context, r *op.Request[op.ClientCredentials]) (op.Client, error) {
 	c, known := p.clients[r.Data.ClientID]
 	if !known || r.Data.ClientSecret != "" || r.Data.ClientAssertion != "" {

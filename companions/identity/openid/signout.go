@@ -13,8 +13,8 @@ import (
 	"everloop/companions/identity/tokens"
 )
 
-// Revocation implements op.Server (RFC 7009): a client ends its session by one of the
-// session's tokens. A token that is not known, or not its own, changes nothing.
+// Revocation implements op.Server (RFC 7009): a client ends its session by one of the session's
+// tokens. An unknown token, or one of another client, changes nothing.
 func (p *Provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.RevocationRequest]) (*op.Response, error) {
 	if len(r.Data.Token) > accounts.MaxCredential {
 		return op.NewResponse(struct{}{}), nil
@@ -57,9 +57,9 @@ func (p *Provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 	return op.NewResponse(struct{}{}), nil
 }
 
-// EndSession implements op.Server: it ends the sign-in of the browser, and with it those
-// of all clients. Without an ID token it could be any page that asks: then the person
-// signs out on the page of the service.
+// EndSession implements op.Server: it ends the browser's session, and the sessions of all
+// clients below it. Without an ID token any page could send the request: then the person
+// confirms on the sign-out page of the service.
 func (p *Provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSessionRequest]) (*op.Redirect, error) {
 	in := r.Data
 	wrong := func(text string) (*op.Redirect, error) {
@@ -125,7 +125,7 @@ func withState(uri, state string) (string, error) {
 	return u.String(), nil
 }
 
-// endBrowserSession ends the session of an ID token and that of the browser above it.
+// endBrowserSession ends the session of an ID token and the browser's session above it.
 func (p *Provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClaims) error {
 	return pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var top string

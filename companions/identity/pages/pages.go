@@ -1,6 +1,6 @@
-// Package pages has the pages of the identity service: sign-in, consent and account. They work
-// without JavaScript, but for passkeys, which browsers offer to scripts alone. It must
-// not know how anything on them comes about.
+// Package pages contains the pages of the identity service: sign-in, consent and account. They
+// work without JavaScript, except for passkeys, which need the browser's script API. It must
+// not depend on where their data comes from.
 package pages
 
 import (
@@ -17,7 +17,7 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "*.html"))
 
-// View is what a page shows. Each page uses some of its fields.
+// View contains the data of a page. Each page uses some of its fields.
 type View struct {
 	Title  string
 	Narrow bool
@@ -49,12 +49,12 @@ type View struct {
 
 	Consents []Consent
 
-	Client string // that asks for consent
+	Client string // the client that requests consent
 	Site   string // of the client
 	Scopes []string
 	Ticket string
 
-	Next string // where a page leads on to
+	Next string // path to continue at
 }
 
 // Provider is another service with which people may sign in.
@@ -80,15 +80,15 @@ type Link struct {
 	CreatedAt           time.Time
 }
 
-// Consent is what the person has allowed a client.
+// Consent is a person's consent to a client.
 type Consent struct {
 	ClientID  string
 	Scopes    []string
 	GrantedAt time.Time
 }
 
-// Policy returns the Content-Security-Policy of the pages. A form may lead to the origins of
-// OpenID clients: browsers apply form-action to redirects, too.
+// Policy returns the Content-Security-Policy of the pages. It allows forms to redirect to the
+// origins of OpenID clients, because browsers apply form-action to redirects, too.
 func Policy(origins []string) string {
 	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 		"form-action 'self' " + strings.Join(origins, " ")
@@ -106,12 +106,12 @@ func Render(w http.ResponseWriter, status int, policy, page string, v View) erro
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "same-origin") // with none, browsers send no Origin with forms
 	w.WriteHeader(status)
-	_, _ = w.Write(html.Bytes()) // the client has gone otherwise
+	_, _ = w.Write(html.Bytes()) // fails only if the client has disconnected
 
 	return nil
 }
 
-// Asset answers with a file of the pages; false for one that they do not have.
+// Asset serves a file of the pages; false if it does not exist.
 func Asset(w http.ResponseWriter, name string) bool {
 	kinds := map[string]string{"style.css": "text/css; charset=utf-8", "passkeys.js": "text/javascript; charset=utf-8"}
 

@@ -1,6 +1,6 @@
-// Package passkeys speaks WebAuthn for a relying party: it makes challenges for
-// authenticators and checks their answers. It must not know where keys and challenges
-// are kept.
+// Package passkeys implements WebAuthn for a relying party: it creates challenges for
+// authenticators and checks their answers. It must not depend on where keys and challenges are
+// stored.
 package passkeys
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// ErrRefused is the error of an answer that proves nothing.
+// ErrRefused is the error of an invalid answer.
 var ErrRefused = errors.New("the passkey was not accepted")
 
 // Party is the relying party: a site.
@@ -24,7 +24,7 @@ type Party struct{ web *webauthn.WebAuthn }
 func New(site *url.URL) (*Party, error) {
 	host := site.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil || site.Scheme != "https" && host != "localhost" {
-		return nil, nil //nolint:nilnil // no party is no error: passkeys are not offered
+		return nil, nil //nolint:nilnil // a nil party is valid: passkeys are not offered
 	}
 
 	web, err := webauthn.New(&webauthn.Config{
@@ -55,7 +55,7 @@ type User struct {
 	Keys               []Key
 }
 
-// person is a User as the library asks about it.
+// person implements the library's interface for a User.
 type person struct {
 	User
 	credentials []webauthn.Credential
@@ -88,8 +88,8 @@ func (p person) WebAuthnDisplayName() string {
 	return p.Name
 }
 
-// BeginRegistration makes the options of a new passkey, for the browser, and the state
-// that Register needs, which the client must not be able to change.
+// BeginRegistration returns the options of a new passkey, for the browser, and the state that
+// Register needs, which must be protected from changes by the client.
 func (p *Party) BeginRegistration(of User) (options any, state []byte, err error) {
 	holder, err := load(of)
 	if err != nil {
@@ -142,8 +142,8 @@ func keyOf(c *webauthn.Credential) (Key, error) {
 	return Key{ID: c.ID, Data: data}, err
 }
 
-// BeginLogin makes the options of a sign-in with any passkey of the site, and the state
-// that Login needs.
+// BeginLogin returns the options of a sign-in with any passkey of the site, and the state that
+// Login needs.
 func (p *Party) BeginLogin() (options any, state []byte, err error) {
 	assertion, session, err := p.web.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if err != nil {
@@ -155,8 +155,8 @@ func (p *Party) BeginLogin() (options any, state []byte, err error) {
 	return assertion, state, err
 }
 
-// Login checks the answer to a challenge. find returns the holder of a key; its error is
-// returned. The key comes back as it must be kept.
+// Login checks the answer to a challenge. find returns the owner of a key; its error is
+// returned. The caller must store the returned key.
 func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID string) (User, error)) (Key, error) {
 	var session webauthn.SessionData
 	if err := json.Unmarshal(state, &session); err != nil {

@@ -38,8 +38,8 @@ unknown123 user123456 user12345678 welcome123 welcome1234 welcome12345 welcome20
 zaq12wsxcde3 zxcvbnm123 zxcvbnm1234 zxcvbnm12345 zxcvbnmasdfghjkl
 `
 
-// Common reports whether a password is one that guessing starts with: one of a list, in any
-// case, or one character repeated.
+// Common reports whether a password is among the first that an attacker tries: it is in a list,
+// in any case, or one character repeated.
 func Common(password string) bool {
 	lower := strings.ToLower(password)
 	repeated := lower != "" && strings.Trim(lower, lower[:1]) == ""

@@ -13,21 +13,23 @@ import (
 	"everloop/internal/limit"
 )
 
-// Memory is what a password's hash takes, in KiB: with one pass and one thread, as OWASP advises.
+// Memory is the memory of a password's hash, in KiB: with one pass and one thread, as OWASP
+// recommends.
 const Memory = 46 << 10
 
 // maxWaiting bounds the requests that wait for their turn to hash.
 const maxWaiting = 256
 
-// Hasher computes hashes of passwords, few at a time: each takes much memory and a
-// processor, which the rest of the machine needs too.
+// Hasher computes hashes of passwords with bounded concurrency: each needs much memory and a
+// processor.
 type Hasher struct {
 	params argon2id.Params
 	turns  *limit.Queue
 	dummy  string // of no password: an unknown user takes as long as a wrong password
 }
 
-// NewHasher returns a new Hasher that computes so many at once, each with that memory in KiB.
+// NewHasher returns a new Hasher that computes at most maxConcurrent hashes concurrently, each
+// with the given memory in KiB.
 func NewHasher(maxConcurrent int, memory uint32) *Hasher {
 	params := argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
@@ -58,7 +60,7 @@ func (h *Hasher) within(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// Hash gives the hash of a password, with its salt and parameters.
+// Hash returns the hash of a password, with its salt and parameters.
 func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err error) {
 	err = h.within(ctx, func() (err error) {
 		hash, err = argon2id.CreateHash(password, &h.params)
@@ -68,8 +70,8 @@ func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err er
 	return hash, err
 }
 
-// Matches reports whether a password has that hash; an empty hash matches nothing and
-// takes as long.
+// Matches reports whether a password has that hash; an empty hash never matches and takes as
+// long.
 func (h *Hasher) Matches(ctx context.Context, password, hash string) (held bool, err error) {
 	known := hash != ""
 	if !known {

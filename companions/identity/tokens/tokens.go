@@ -1,5 +1,5 @@
 // Package tokens signs and verifies the tokens of the identity service, with keys that it
-// keeps sealed and replaces. It must not know HTTP, nor whether a session continues.
+// stores encrypted and rotates. It must not depend on HTTP or on the state of sessions.
 package tokens
 
 import (
@@ -29,7 +29,7 @@ const (
 // maxTokenTTL bounds the life of access tokens. A retired key is shown for longer.
 const maxTokenTTL = 24 * time.Hour
 
-// ErrInvalid is the error of a token that this service has not signed, or that holds no more.
+// ErrInvalid is the error of a token that this service has not signed, or that has expired.
 var ErrInvalid = errors.New("the token is not valid")
 
 // Keys are the signing keys of the service.
@@ -40,7 +40,7 @@ type Keys struct {
 	Life   time.Duration // of an access token
 }
 
-// Claims are what an access token says next to the registered claims.
+// Claims are the private claims of an access token, in addition to the registered claims.
 type Claims struct {
 	SessionID     string `json:"sid"`
 	Username      string `json:"preferred_username"`
@@ -53,7 +53,7 @@ type Claims struct {
 	ClientClaims
 }
 
-// ClientClaims are what an access token says of the OpenID client that it was made for.
+// ClientClaims are the claims about the OpenID client of an access token.
 type ClientClaims struct {
 	ClientID string `json:"client_id,omitempty"`
 	Scope    string `json:"scope,omitempty"`
@@ -63,8 +63,8 @@ type ClientClaims struct {
 	Rights []string `json:"rights,omitempty"`
 }
 
-// Rotate makes a new signing key when the current one is older than age, or when
-// there is none. The one before continues verifying.
+// Rotate creates a new signing key when the current one is older than age, or when there is
+// none. The previous one still verifies tokens.
 func (k *Keys) Rotate(ctx context.Context, age time.Duration) error {
 	return pgx.BeginFunc(ctx, k.DB, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(accounts.SchemaLock)); err != nil {
@@ -103,8 +103,9 @@ func (k *Keys) Rotate(ctx context.Context, age time.Duration) error {
 	})
 }
 
-// Signer reads the current key: another process may have rotated it. kind is `typ` of
-// what it signs. In a transaction q is that one, so that it needs no second connection.
+// Signer reads the current key, because another process may have rotated it. kind is the `typ`
+// of the signed tokens. In a transaction q must be that transaction, so that no second
+// connection is needed.
 func (k *Keys) Signer(ctx context.Context, q accounts.Querier, kind jose.ContentType) (jose.Signer, error) {
 	var (
 		id     string
@@ -155,8 +156,8 @@ func (k *Keys) AccessToken(
 	return token, life, err
 }
 
-// Set returns the public keys, those included that do not sign any more but may still
-// have signed a valid token.
+// Set returns the public keys, including keys that no longer sign but may have signed a valid
+// token.
 func (k *Keys) Set(ctx context.Context) (jose.JSONWebKeySet, error) {
 	rows, _ := k.DB.Query(ctx, `
 		SELECT id, public FROM identity.signing_keys
@@ -180,8 +181,8 @@ func (k *Keys) Set(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, err
 }
 
-// Verify verifies an access token and returns what it says. Whether its session
-// continues is for the caller to ask.
+// Verify verifies an access token and returns its claims. The caller must check that its
+// session is still valid.
 func (k *Keys) Verify(ctx context.Context, raw string) (Claims, error) {
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != TokenType {

@@ -1,6 +1,6 @@
-// Package totp makes and checks the codes of authenticator apps (RFC 6238: six digits,
-// 30 seconds, SHA-1, as every app has them) and recovery codes. It must not know users,
-// nor where secrets are kept.
+// Package totp creates and checks the codes of authenticator apps (RFC 6238: six digits, 30
+// seconds, SHA-1, as every app supports) and recovery codes. It must not depend on users, nor
+// on where secrets are stored.
 package totp
 
 import (
@@ -31,7 +31,7 @@ type Key struct {
 	URL    string // otpauth://…, which apps read from a QR code
 }
 
-// New makes a key for an account.
+// New returns a new key for an account.
 func New(issuer, account string) (Key, error) {
 	// A colon separates issuer and account in the URL.
 	clean := strings.NewReplacer(":", " ", "/", " ")
@@ -72,8 +72,9 @@ func (k Key) SVG() (string, error) {
 		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path fill="#000" d="%s"/></svg>`, whole, whole, whole, whole, path.String()), nil
 }
 
-// Step finds the step of a code: the one of the time, or its neighbours, as clocks differ.
-// Who accepts a code keeps its step, and refuses that one and older ones from then on.
+// Step returns the time step of a code: the current one or a neighbour, to tolerate clock skew.
+// The caller must store the step of an accepted code, and reject codes with that or an older
+// step.
 func Step(secret, code string, now time.Time) (step int64, held bool) {
 	at := now.Unix() / period
 
@@ -89,7 +90,7 @@ func Step(secret, code string, now time.Time) (step int64, held bool) {
 	return step, held
 }
 
-// RecoveryCodes makes codes that each replace one code of the app.
+// RecoveryCodes returns new codes that each replace one code of the app.
 func RecoveryCodes() []string {
 	codes := make([]string, recoveryCodes)
 	for i := range codes {

@@ -42,7 +42,7 @@ var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 // Config is the file of OAUTH_CONFIG_YAML_PATH: how people sign in.
 type Config struct {
 	Providers []Provider `yaml:"providers"`
-	// Clients are programs that sign people in by this service, besides the desktop.
+	// Clients are programs that sign people in by this service, in addition to the desktop.
 	Clients []Client `yaml:"clients"`
 	// AdminSecondFactor requires a second factor of administrators.
 	AdminSecondFactor bool `yaml:"admin_second_factor"`
@@ -73,7 +73,7 @@ func Load(path string) (Config, error) {
 	return Parse(text)
 }
 
-// Parse reads the text of such a file, with the secrets that are in files of their own.
+// Parse parses such a file, with secrets from separate files.
 func Parse(text []byte) (Config, error) {
 	var file Config
 

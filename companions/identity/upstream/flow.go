@@ -19,7 +19,7 @@ import (
 var (
 	// ErrUnavailable is that the provider cannot be reached, or not used.
 	ErrUnavailable = errors.New("the provider is not available")
-	// ErrRefused is an answer that proves nothing.
+	// ErrRefused is the error of an invalid answer.
 	ErrRefused = errors.New("the answer of the provider was not accepted")
 )
 
@@ -40,12 +40,12 @@ type Attempt struct {
 
 const (
 	requestTime = 10 * time.Second
-	retryAfter  = 2 * time.Second // a provider that was away is not asked again before
+	retryAfter  = 2 * time.Second // min pause before another request to a provider that was unavailable
 	maxAnswer   = 1 << 20
 )
 
-// Flow signs people in with one provider. The discovery document is read at the first
-// use, so that the service starts while a provider is away.
+// Flow signs people in with one provider. It reads the discovery document on first use, so that
+// the service starts while a provider is unavailable.
 type Flow struct {
 	Provider Provider
 	redirect string
@@ -58,7 +58,7 @@ type Flow struct {
 	failedAt time.Time
 }
 
-// NewFlow makes the flow of a provider, which sends people back to a redirect URI.
+// NewFlow returns a new flow for a provider, which redirects people to a redirect URI.
 func NewFlow(p Provider, redirect string) *Flow {
 	return &Flow{Provider: p, redirect: redirect, client: &http.Client{Timeout: requestTime, Transport: bounded{http.DefaultTransport}}}
 }
@@ -90,7 +90,8 @@ func (f *Flow) discover() (*oidc.Provider, error) {
 		return nil, f.failed
 	}
 
-	// The provider keeps this context for later requests of its keys: it must not end.
+	// The library stores this context for later requests of the provider's keys: it must not
+	// end.
 	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), f.client), f.Provider.Issuer)
 	if err != nil {
 		f.failed, f.failedAt = errors.Join(ErrUnavailable, err), time.Now()
@@ -121,7 +122,7 @@ func (f *Flow) oauth(p *oidc.Provider) oauth2.Config {
 	}
 }
 
-// Begin returns where the browser goes, and what Finish needs.
+// Begin returns the URL to redirect the browser to, and the state that Finish needs.
 func (f *Flow) Begin() (string, Attempt, error) {
 	p, err := f.discover()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package localservertest stands for llama-server in tests: the program of a test is run
-// again as one.
+// Package localservertest is a fake llama-server for tests: the test binary runs itself as the
+// server.
 package localservertest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-// Main runs the server where the arguments are those of one; TestMain calls it first.
+// Main runs the server if the arguments are a server's; TestMain calls it first.
 func Main() {
 	switch {
 	case slices.Contains(os.Args, "--model"):
@@ -57,7 +57,7 @@ func Program(t *testing.T) string {
 	return program
 }
 
-// Given is what an answer of the server says of its start, as JSON in the content.
+// Given describes the start of the server; its answers contain it as JSON.
 type Given struct {
 	Args, Env []string
 	PID       int
@@ -72,7 +72,7 @@ func fatal(err error) {
 
 func ignore() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT) }
 
-// serve is the server. It knows the arguments that the gateway passes, and these.
+// serve runs the server. It accepts the arguments that the gateway passes, and these.
 func serve(args []string) {
 	set := flag.NewFlagSet("llama-server", flag.ExitOnError)
 	for _, name := range []string{"model", "alias", "ctx-size", "parallel"} {
@@ -109,7 +109,7 @@ func serve(args []string) {
 
 	if *child {
 		other := exec.Command(os.Args[0], "--wait-as-child")
-		other.Stdout = os.Stdout // keeps the pipe open
+		other.Stdout = os.Stdout // holds the pipe open
 
 		if err := other.Start(); err != nil {
 			fatal(err)
