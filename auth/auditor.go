@@ -9,12 +9,12 @@ import (
 	"everloop/domain"
 )
 
-// AuditLog keeps audit records.
+// AuditLog stores audit records.
 type AuditLog interface {
 	Audit(ctx context.Context, actorID, action, target string, details map[string]string) error
 }
 
-// Edge names where a client came in, for the audit trail.
+// Edge is the interface that a client used, for the audit trail.
 type Edge string
 
 // The two edges of the agent.
@@ -31,18 +31,17 @@ const (
 	ActionAdminRead   = "admin.read"
 )
 
-// How often the same thing is recorded again. API keys come with each request:
-// the first use after an hour counts as a sign-in.
+// Minimum intervals between equal records. API keys are sent with each request: the first use
+// after an hour counts as a sign-in.
 const (
 	signInEvery  = time.Hour
 	refusedEvery = time.Minute
 	readEvery    = time.Minute
 )
 
-// Auditor writes the audit log, from either edge. What
-// happens with each request is recorded once in a while, so that neither a busy
-// client nor a guessing one fills the table. A nil Auditor records nothing. It is
-// safe for concurrent use.
+// Auditor writes the audit log, from either edge. Frequent actions are recorded once per
+// interval, so that neither a busy client nor a guessing one fills the table. A nil Auditor
+// records nothing. It is safe for concurrent use.
 type Auditor struct {
 	log    AuditLog
 	logger *slog.Logger
@@ -69,8 +68,8 @@ func (a *Auditor) Write(ctx context.Context, actorID, action, target string, det
 	return a.log.Audit(ctx, actorID, action, target, details)
 }
 
-// Record is Write for what has happened already: that it cannot be recorded does
-// not undo it.
+// Record is Write for actions that have already happened: a failure to record them is only
+// logged.
 func (a *Auditor) Record(ctx context.Context, actorID, action, target string, details map[string]string) {
 	if err := a.Write(ctx, actorID, action, target, details); err != nil {
 		a.logger.Warn("failed to write an audit record", "action", action, "target", target, "error", err)
@@ -135,11 +134,11 @@ func (a *Auditor) AdministratorRead(ctx context.Context, caller domain.Caller, o
 	a.Record(ctx, caller.User.ID, ActionAdminRead, target, map[string]string{"operation": operation})
 }
 
-// recentLimit bounds what a process remembers of each kind of record. Beyond it
-// nothing more is recorded until entries expire: a flood stays bounded.
+// recentLimit bounds a process's memory of each kind of record. Above it nothing more is
+// recorded until entries expire, so that a flood is bounded.
 const recentLimit = 10_000
 
-// recent remembers what was recorded recently.
+// recent contains the recently recorded keys.
 type recent struct {
 	mu    sync.Mutex
 	until map[string]time.Time

@@ -1,7 +1,7 @@
-// Package auth says who makes a request. Both edges, REST and Socket.IO, use it
-// in the same way. It knows API keys itself; other credentials (tokens and
-// session cookies of an identity service) are verified by Verifiers that the
-// wiring adds. It must not know a transport or an engine.
+// Package auth authenticates callers. Both edges, REST and Socket.IO, use it in the same way.
+// It verifies API keys itself; other credentials (tokens and session cookies of an identity
+// service) are verified by Verifiers that the wiring adds. It must not depend on a transport or
+// an engine.
 package auth
 
 import (
@@ -15,9 +15,9 @@ import (
 	"everloop/domain"
 )
 
-// Credentials are what a request carries: the token of its Authorization header
-// (or of a socket's handshake), and the value of its session cookie. Where both
-// are given the token alone counts.
+// Credentials are the credentials of a request: the token of its Authorization header (or of a
+// socket's handshake), and the value of its session cookie. If both are present only the token
+// counts.
 type Credentials struct {
 	Bearer string
 	Cookie string
@@ -37,37 +37,37 @@ type Keys interface {
 	EnsureBootstrap(ctx context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (wrote bool, err error)
 }
 
-// ErrNotMine is what a Verifier returns for credentials of another kind.
+// ErrNotMine is returned by a Verifier for credentials of another kind.
 var ErrNotMine = errors.New("credentials of another kind")
 
-// Verifier knows one further kind of credentials. It returns the caller,
-// ErrNotMine to leave the credentials to the next one, or Unauthorized.
+// Verifier verifies one further kind of credentials. It returns the caller, ErrNotMine to pass
+// the credentials to the next Verifier, or Unauthorized.
 type Verifier interface {
 	Verify(ctx context.Context, c Credentials) (domain.Caller, error)
 }
 
 // Liveness is implemented by Verifiers whose credentials can end before they expire.
 type Liveness interface {
-	// Alive returns those of the sessions and tokens, by their Caller.Grant, that still
-	// hold. The error reports that this cannot be found out now.
+	// Alive returns the valid ones of the sessions and tokens, by their Caller.Grant. An error
+	// reports that their state is unknown.
 	Alive(ctx context.Context, grants []string) ([]string, error)
 }
 
 // Options tune an Authenticator; the zero value is ready for use.
 type Options struct {
 	CacheFor  time.Duration // how long a key is believed without asking the database; 0: 5 s
-	Verifiers []Verifier    // asked in this order for what is not an API key
+	Verifiers []Verifier    // called in this order for credentials other than API keys
 	Logger    *slog.Logger  // nil: the default one
 	Now       func() time.Time
 
-	// Known returns an error while the state of a user's account cannot be known, so that an
-	// API key of theirs may not be believed; nil: it is always known.
+	// Known returns an error while the state of a user's account is unknown, so that their API
+	// key must not be accepted; nil: it is always known.
 	Known func(user domain.User) error
 
 	GuessesPerMinute int // wrong credentials that one address may send in a minute, see AuthenticateFrom; 0: any number
 }
 
-// Authenticator answers who a caller is. It is safe for concurrent use.
+// Authenticator authenticates callers. It is safe for concurrent use.
 type Authenticator struct {
 	keys      Keys
 	verifiers []Verifier
@@ -106,14 +106,14 @@ func New(keys Keys, opts Options) *Authenticator {
 // Close waits until the recorded uses of keys are written.
 func (a *Authenticator) Close() { a.uses.wait() }
 
-// Unauthorized returns the one answer to missing and to wrong credentials, whatever
-// is wrong with them.
+// Unauthorized returns the error for missing and for wrong credentials, which are not
+// distinguished.
 func Unauthorized() *domain.Error {
 	return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "valid credentials are required")
 }
 
-// Authenticate finds who the credentials belong to. The error is Unauthorized,
-// or reports that the database cannot be reached.
+// Authenticate returns the owner of the credentials. The error is Unauthorized, or reports that
+// the database is unavailable.
 func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain.Caller, error) {
 	return a.authenticate(ctx, "", c)
 }
@@ -141,8 +141,8 @@ func (a *Authenticator) authenticate(ctx context.Context, ip string, c Credentia
 	return a.byKey(ctx, ip, c.Bearer) // an operator's own bootstrap key needs no prefix
 }
 
-// byVerifier asks the Verifiers in their order. What one has accepted is believed for
-// as long as a key is.
+// byVerifier calls the Verifiers in their order. An accepted result is cached as long as a key
+// is.
 func (a *Authenticator) byVerifier(ctx context.Context, c Credentials) (domain.Caller, error) {
 	if len(a.verifiers) == 0 {
 		return domain.Caller{}, ErrNotMine
@@ -200,8 +200,8 @@ func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain
 	return caller, nil
 }
 
-// bounded returns a caller who administers only as far as the scopes of the credential
-// allow it. Everything after the edge looks at the user, not at the scopes.
+// bounded removes the administrator right of a caller whose credential's scopes do not include
+// it. Code after the edge checks the user, not the scopes.
 func bounded(caller domain.Caller) domain.Caller {
 	caller.User.Administrator = caller.User.Administrator && Allows(caller, Admin)
 
@@ -213,10 +213,10 @@ func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 	return a.AllAlive(ctx, []domain.Caller{caller})[0]
 }
 
-// AllAlive reports which of the callers who came in earlier may stay: long-lived
-// connections ask it from time to time. An administrator who is none any more may not:
-// what was opened with that right ends, and they may come again as they are now. While
-// the database cannot be reached callers stay.
+// AllAlive reports which of the earlier authenticated callers are still valid: long-lived
+// connections check it periodically. A caller who has lost the administrator right is not:
+// connections opened with that right end, and the caller can reconnect without it. While the
+// database is unavailable all callers are valid.
 func (a *Authenticator) AllAlive(ctx context.Context, callers []domain.Caller) []bool {
 	alive := make([]bool, len(callers))
 	cached, ended := a.cache.holding(callers, a.now()), a.ended(ctx, callers)
@@ -284,8 +284,8 @@ func (a *Authenticator) ended(ctx context.Context, callers []domain.Caller) map[
 	return ended
 }
 
-// Forget makes a change of rights take effect at once in this process: the key, or
-// the keys of the user, are looked up again.
+// Forget applies a change of rights immediately in this process: the key, or the keys of the
+// user, are looked up again.
 func (a *Authenticator) Forget(_ context.Context, change domain.RightsChange) {
 	if change.KeyID == "" && change.UserID == "" {
 		return

@@ -8,12 +8,12 @@ import (
 	"everloop/domain"
 )
 
-// EnsureBootstrap gives the service its first administrator, the user `admin`.
+// EnsureBootstrap creates the first administrator of the service, the user `admin`.
 //
-// With a key (BOOTSTRAP_API_KEY) that key is theirs: it is set at every start, a
-// changed one replaces the one before. Without a key, one is made at the very
-// first start, when there is no user yet; only then plaintext is not empty.
-// made reports that the key was entered now. Several processes may start at once.
+// A given key (BOOTSTRAP_API_KEY) becomes their key: it is set at every start, and a changed
+// key replaces the previous one. Without a key, one is created at the very first start, when
+// there is no user yet; plaintext is non-empty only then. made reports that the key was stored
+// now. Several processes can start concurrently.
 func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made bool, plaintext string, err error) {
 	given := key != ""
 	if !given {
@@ -42,8 +42,8 @@ func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made b
 // minGivenKey is the least length of a key that an operator sets, in characters.
 const minGivenKey = 16
 
-// CheckBootstrapKey reports what is wrong with an operator's key: one that could be
-// guessed, or could not be sent in a header. Its message never holds the key.
+// CheckBootstrapKey returns an error for an invalid operator's key: one that could be guessed,
+// or could not be sent in a header. Its message never contains the key.
 func CheckBootstrapKey(key string) error {
 	if len(key) < minGivenKey || len(key) > maxKeyLength {
 		return domain.Invalidf("BOOTSTRAP_API_KEY", "must have %d to %d characters, as openssl rand -hex 24 makes them",

@@ -18,7 +18,7 @@ type cache struct {
 
 	mu      sync.RWMutex
 	entries map[[32]byte]cached
-	epoch   uint64 // counts revocations: a lookup that started before one is not kept
+	epoch   uint64 // counts revocations: a lookup that started before one is not cached
 }
 
 type cached struct {
@@ -69,14 +69,14 @@ func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now
 // heldKeys are the keys that hold, with whether their users administer.
 type heldKeys map[string]bool
 
-// holds reports whether the key of a caller is known to hold, with the right to administer
-// that the caller came in with.
+// holds reports whether the key of a caller is cached as valid, with the administrator right
+// that the caller was authenticated with.
 func (h heldKeys) holds(caller domain.Caller) bool {
 	administrator, held := h[caller.KeyID]
 	return held && (administrator || !caller.User.Administrator)
 }
 
-// holding returns those of the callers' keys that are known to hold.
+// holding returns the callers' keys that are cached as valid.
 func (c *cache) holding(callers []domain.Caller, now time.Time) heldKeys {
 	asked := make(map[string]bool, len(callers))
 	for _, caller := range callers {

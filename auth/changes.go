@@ -8,9 +8,9 @@ import (
 	"everloop/domain"
 )
 
-// Changes carries changes of rights to the holders of open connections, in this process
-// and in others, so that those that lost their right end at once. A lost message does
-// no harm but delay: every open connection is checked from time to time.
+// Changes sends changes of rights to the holders of open connections, in this process and in
+// others, so that connections that lost their right end immediately. A lost message only delays
+// this: every open connection is checked periodically.
 type Changes struct {
 	send   func(context.Context, domain.RightsChange) error
 	logger *slog.Logger
@@ -19,8 +19,8 @@ type Changes struct {
 	watchers []func(context.Context, domain.RightsChange)
 }
 
-// NewChanges returns a new Changes; send carries a change to the other processes, nil where
-// there are none.
+// NewChanges returns a new Changes; send sends a change to the other processes, nil if there
+// are none.
 func NewChanges(send func(context.Context, domain.RightsChange) error, logger *slog.Logger) *Changes {
 	return &Changes{send: send, logger: logger}
 }
@@ -46,8 +46,8 @@ func (c *Changes) Announce(ctx context.Context, change domain.RightsChange) {
 	}
 }
 
-// Receive reports a change that was made in another process. It may come for changes
-// of this one too: watchers look at the store.
+// Receive reports a change that was made in another process. It can also receive this process's
+// own changes: watchers read the store.
 func (c *Changes) Receive(ctx context.Context, change domain.RightsChange) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -10,15 +10,14 @@ import (
 // CodeTooManyGuesses is the code of a refusal because of wrong credentials before.
 const CodeTooManyGuesses = "too_many_guesses"
 
-// From is where credentials came from.
+// From is the origin of credentials.
 type From struct {
 	Network string // what counts as one client
-	IP      string // kept as that of the last use of an API key; empty: it is not known
+	IP      string // stored as the address of the last use of an API key; empty: unknown
 }
 
-// AuthenticateFrom is Authenticate for credentials that came from a client, whose wrong
-// guesses are counted: beyond [Options.GuessesPerMinute] the error is too_many_guesses,
-// with the seconds to wait.
+// AuthenticateFrom is Authenticate with a limit on a client's wrong guesses: above
+// [Options.GuessesPerMinute] the error is too_many_guesses, with the seconds to wait.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, from From, c Credentials) (domain.Caller, error) {
 	if a.guesses == nil || c == (Credentials{}) {
 		return a.authenticate(ctx, from.IP, c)
@@ -33,7 +32,7 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, from From, c Crede
 	}
 
 	caller, err := a.authenticate(ctx, from.IP, c)
-	if err == nil || domain.AsError(err).Kind == domain.Unauthenticated { // an outage says nothing
+	if err == nil || domain.AsError(err).Kind == domain.Unauthenticated { // an outage does not count
 		a.guesses.Note(from.Network, sum, err == nil)
 	}
 

@@ -15,8 +15,8 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewKey returns a new API key for a user: the plaintext, which is shown once, and
-// what is kept of it.
+// NewKey returns a new API key for a user: the plaintext, which is shown once, and the stored
+// hash.
 func NewKey(userID, name string) (key domain.APIKey, plaintext string, hash [32]byte) {
 	plaintext = newPlaintext()
 	return keep(plaintext, userID, name), plaintext, Hash(plaintext)
@@ -44,13 +44,12 @@ func newPlaintext() string {
 	return b.String()
 }
 
-// Hash returns the only form in which a key is kept. A key has too many random bits
-// to be guessed, so a plain SHA-256 protects it; looking it up by its hash leaves
-// nothing for a timing attack.
+// Hash returns the only stored form of a key. A key has too many random bits to be guessed, so
+// a plain SHA-256 protects it; looking it up by its hash is safe against timing attacks.
 func Hash(plaintext string) [32]byte { return sha256.Sum256([]byte(plaintext)) }
 
-// mask shows enough of a key to distinguish it from others. An operator's own key may
-// be too short for that: then it shows nothing.
+// mask returns enough of a key to distinguish it from others. An operator's own key may be too
+// short for that: then it returns none of it.
 func mask(plaintext string) string {
 	if len(plaintext) < 20 {
 		return "******...****"

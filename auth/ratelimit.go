@@ -12,18 +12,17 @@ import (
 	"everloop/domain"
 )
 
-// RateLimit bounds the requests by one API key in one process. The
-// zero value bounds nothing.
+// RateLimit bounds the requests by one API key in one process. The zero value is unlimited.
 type RateLimit struct {
 	PerMinute int // requests a key may make in a minute in the long run
-	Burst     int // requests at once; 0: PerMinute
+	Burst     int // max burst of requests; 0: PerMinute
 
-	Now func() time.Time // the clock by which tokens come back; nil: time.Now
+	Now func() time.Time // clock of the token refill; nil: time.Now
 }
 
-// Limiter keeps one token bucket a key, and one a user for credentials without a key.
-// Both edges take from the same one: a socket is no way around the limit. A nil Limiter
-// allows everything. It is safe for concurrent use.
+// Limiter has one token bucket for each key, and one for each user of credentials without a
+// key. Both edges take from the same bucket, so that a socket does not bypass the limit. A nil
+// Limiter is unlimited. It is safe for concurrent use.
 type Limiter struct {
 	bucket bucketSize
 	now    func() time.Time
@@ -32,7 +31,7 @@ type Limiter struct {
 	buckets map[string]*rate.Limiter
 }
 
-// bucketSize is what the token buckets of one limit have in common.
+// bucketSize contains the parameters of all token buckets of one limit.
 type bucketSize struct {
 	perSecond rate.Limit
 	burst     int
@@ -54,7 +53,7 @@ func (s bucketSize) seconds(from, to float64) int {
 	return int(math.Ceil((to - from) / float64(s.perSecond)))
 }
 
-// NewLimiter returns a new Limiter; nil for a limit that bounds nothing.
+// NewLimiter returns a new Limiter; nil for an unlimited RateLimit.
 func NewLimiter(r RateLimit) *Limiter {
 	if r.PerMinute <= 0 {
 		return nil
@@ -71,11 +70,11 @@ func NewLimiter(r RateLimit) *Limiter {
 	return &Limiter{bucket: newBucketSize(r.PerMinute, r.Burst), now: r.Now, buckets: map[string]*rate.Limiter{}}
 }
 
-// Allowance is what a bucket holds after a request.
+// Allowance is the state of a bucket after a request.
 type Allowance struct {
-	Limit int // requests at once; 0 when there is no limit
+	Limit int // max burst of requests; 0: unlimited
 	Left  int
-	Reset int // seconds until the bucket is full, or holds one request after a refusal
+	Reset int // seconds until the bucket is full, or after a rejection until it has one token
 }
 
 // Take spends one request of the caller's credential. The error is rate_limited, with

@@ -6,8 +6,8 @@ import (
 	"everloop/domain"
 )
 
-// Scope names a part of what a user may do. A key without
-// scopes may do all that its user may; scopes only restrict.
+// Scope is a part of a user's rights. A key without scopes has all rights of its user; scopes
+// only restrict.
 type Scope string
 
 // The scopes that a key can be restricted to.

@@ -50,7 +50,7 @@ func (u *uses) note(keyID string, use domain.KeyUse) {
 	}
 }
 
-// write stores what is pending, in as few statements as come together.
+// write stores the pending uses in batches.
 func (u *uses) write() {
 	defer u.done.Done()
 

@@ -1,6 +1,6 @@
-// Package chatrequest declares and parses what clients ask of chats, for REST and
-// for Socket.IO. The structs are also what the OpenAPI document shows: their tags
-// are the rules that [Decode] holds a request to.
+// Package chatrequest declares and parses chat requests of clients, for REST and for Socket.IO.
+// The OpenAPI document is generated from the same structs: [Decode] enforces the rules in their
+// tags.
 package chatrequest
 
 import (
@@ -32,7 +32,7 @@ type ChatAnswer struct {
 	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options or besides them, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
 }
 
-// ChatWhatif asks for a run from a step of the active branch.
+// ChatWhatif requests a run from a step of the active branch.
 type ChatWhatif struct {
 	FromStep          int             `json:"from_step" required:"true" minimum:"0" maximum:"2147483647" doc:"Keep the first so many steps and run from the next." example:"2"`
 	Quotes            []ChatQuote     `json:"quotes,omitempty" nullable:"true" doc:"Quotations before the message."`
@@ -45,12 +45,13 @@ type ChatQuote struct {
 	Text    string        `json:"text" required:"true" minLength:"1" doc:"The quoted text." example:"The release is on Friday."`
 }
 
-// StopScope is the body of POST /api/sessions/{id}/stop, and a part of that of chat:stop.
+// StopScope is the body of POST /api/sessions/{id}/stop, and a part of the payload of
+// chat:stop.
 type StopScope struct {
 	Scope *string `json:"scope,omitempty" nullable:"true" enum:"chat,chat_and_queue" doc:"chat (default), or chat_and_queue: queued messages are dropped too."`
 }
 
-// AndQueue reports whether queued messages are dropped too.
+// AndQueue reports whether queued messages are also dropped.
 func (s StopScope) AndQueue() bool { return s.Scope != nil && *s.Scope == "chat_and_queue" }
 
 // Chat is a valid [ChatBody]: a message, or an answer when Answer is set.
@@ -86,7 +87,7 @@ func ParseChat(raw json.RawMessage) (Chat, error) {
 	return chat, nil
 }
 
-// check holds the body to the rules between its fields.
+// check validates the rules between the body's fields.
 func (b *ChatBody) check() error {
 	switch {
 	case b.AskUserAnswer != nil && b.Whatif != nil:
@@ -135,8 +136,7 @@ func (w *ChatWhatif) whatif() *domain.Whatif {
 	return out
 }
 
-// said reports whether a part has content: an image, a recording, or text that is not
-// blank.
+// said reports whether a part has content: an image, a recording, or text that is not blank.
 func said(part domain.ContentPart) bool {
 	return part.Type != partText || strings.TrimSpace(part.Text) != ""
 }

@@ -126,7 +126,7 @@ func (c *Content) read(at string, raw json.RawMessage) error {
 	}
 }
 
-// set keeps the parts when one of them has content.
+// set stores the parts if at least one of them has content.
 func (c *Content) set(parts []domain.ContentPart) {
 	for i := range parts {
 		parts[i].Text = domain.CleanText(parts[i].Text)

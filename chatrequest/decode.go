@@ -18,11 +18,11 @@ import (
 // *domain.Error with the code invalid_request that names the first field at fault, in
 // the order of the declaration. The rules are in the tags of the fields:
 //
-//   - required: the field must be there.
+//   - required: the field must be present.
 //   - minLength, of a string: it must not be empty.
-//   - maxLength, of a string: at most so many bytes, and no NUL.
+//   - maxLength, of a string: the maximum in bytes, without NUL.
 //   - enum: the values of a string.
-//   - default: the value of a string that is absent.
+//   - default: the value of an absent string.
 //   - maximum: of a whole number, which is never negative.
 func Decode(raw json.RawMessage, target any) error { return decode("body", raw, target) }
 
@@ -215,8 +215,8 @@ func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Nullable: true, AdditionalProperties: true}
 }
 
-// read implements reader. The object is kept as it was sent, and the database does not
-// take all JSON.
+// read implements reader. The object is stored as it was sent, and the database does not accept
+// all valid JSON.
 func (o *Object) read(at string, raw json.RawMessage) error {
 	if wrong := domain.UnstorableIn(at, raw); len(wrong) > 0 {
 		return domain.Invalidf(wrong[0], domain.TextRule)

@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-// client is one connection and what it follows.
+// client is one connection and its subscriptions.
 type client struct {
 	conn   Conn
 	caller domain.Caller
@@ -52,7 +52,7 @@ func (c *client) room() <-chan struct{} {
 	return c.drained
 }
 
-// end stops every pump; it waits until none will emit any more.
+// end stops every pump, and waits until none emits.
 func (c *client) end() {
 	c.cancel()
 
@@ -104,8 +104,8 @@ func (c *client) follow(sub *Subscription) {
 	}()
 }
 
-// unfollow ends a session's pump and waits until it emits nothing more; false
-// when there was none.
+// unfollow ends a session's pump, and waits until it has stopped emitting; false when there was
+// none.
 func (c *client) unfollow(sessionID domain.SessionID) bool {
 	c.mu.Lock()
 	p := c.pumps[sessionID]
@@ -122,8 +122,8 @@ func (c *client) unfollow(sessionID domain.SessionID) bool {
 	return true
 }
 
-// run sends events until the subscription ends. A connection that is slow makes it
-// wait, its bounded queue overflow, and the client catch up by session:resync.
+// run sends events until the subscription ends. A slow connection blocks it, so that its
+// bounded queue overflows and the client catches up by session:resync.
 func (c *client) run(ctx context.Context, sub *Subscription) {
 	for {
 		it, err := sub.next(ctx)

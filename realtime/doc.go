@@ -1,8 +1,7 @@
-// Package realtime lets clients follow sessions as they happen: rooms over the
-// event log, subscriptions that resume without a gap or a repeat, and the
-// client events of docs/events.md. A [Hub] serves every transport; a
-// [Protocol] speaks the client events over Socket.IO.
+// Package realtime streams sessions to clients: rooms over the event log, subscriptions that
+// resume without gaps or duplicates, and the client events of docs/events.md. A [Hub] serves
+// every transport; a [Protocol] handles the client events over Socket.IO.
 //
-// It must not know the engine behind the log, how records are kept, or what a
-// chat does with a message: those are the ports in ports.go.
+// It must not depend on the engine of the log, on how records are stored, or on what a chat
+// does with a message: ports.go declares these as ports.
 package realtime

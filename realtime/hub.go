@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-// HubConfig says how a hub works. Zero values take the defaults.
+// HubConfig configures a hub. Zero values are replaced by the defaults.
 type HubConfig struct {
 	Log   Log
 	State State
@@ -18,8 +18,8 @@ type HubConfig struct {
 	// default 1,024 events and 8 MiB.
 	QueueEvents int
 	QueueBytes  int
-	// FlushWait is how long a subscription waits until the hub has seen what the
-	// records already contain; default 1 s.
+	// FlushWait is how long a subscription waits until the hub has reached the position of the
+	// stored records; default 1 s.
 	FlushWait time.Duration
 	Logger    *slog.Logger
 }
@@ -44,7 +44,7 @@ type waiter struct {
 	reached chan struct{}
 }
 
-// NewHub makes a hub.
+// NewHub returns a new hub.
 func NewHub(cfg HubConfig) *Hub {
 	if cfg.QueueEvents == 0 {
 		cfg.QueueEvents = 1024
@@ -81,8 +81,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// begin is called with the position at which the tail starts. After a restart the
-// events in between were missed: every subscription has to catch up.
+// begin is called with the position at which the tail starts. After a restart the events in
+// between were missed, so every subscription must catch up.
 func (h *Hub) begin(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,9 +141,9 @@ func (h *Hub) at() uint64 {
 	return h.position
 }
 
-// await waits until the hub has reached seq, and gives its position then. It
-// waits FlushWait at most: a log that lost its tail may never get there, and
-// then what the database flushed beyond it is read from the log or left out.
+// await waits until the hub has reached seq, and returns its position. It waits FlushWait at
+// most: a log that lost its tail may never reach seq, and then the events that the database
+// flushed beyond it are read from the log or omitted.
 func (h *Hub) await(ctx context.Context, seq uint64) (uint64, error) {
 	h.mu.Lock()
 	if h.position >= seq {

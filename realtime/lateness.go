@@ -9,16 +9,16 @@ import (
 // maxEndedTurns bounds the turns that a subscription remembers to have ended.
 const maxEndedTurns = 64
 
-// endedTurns are the turns whose end a subscription has seen, the newest of them.
-// The deltas of a worker that stalled may come behind the end of their turn, which
-// another worker wrote: clients must not see them.
+// endedTurns contains the newest turns whose end a subscription has seen. The deltas of a
+// stalled worker may follow the end of their turn, which another worker wrote: clients must not
+// see them.
 type endedTurns struct {
 	ids  []domain.TurnID
 	next int
 }
 
-// late notes ends of turns, and reports whether an event is a delta behind the end
-// of its turn.
+// late records ends of turns, and reports whether an event is a delta after the end of its
+// turn.
 func (e *endedTurns) late(it *item) bool {
 	switch it.event.Name {
 	case domain.EventTurnEnd:
@@ -32,7 +32,7 @@ func (e *endedTurns) late(it *item) bool {
 
 		turn := it.turnOf()
 		if turn.PatchType != domain.PatchAddContent || turn.Transcript {
-			return false // results of tools and transcripts come behind the end of the turn
+			return false // results of tools and transcripts follow the end of the turn
 		}
 
 		for _, id := range e.ids {
@@ -80,7 +80,7 @@ func (it *item) turnOf() turnFields {
 	return *it.turn
 }
 
-// behind is the item with another event before it.
+// behind returns a copy of the item with another previous event.
 func (it *item) behind(prev uint64) *item {
 	e := it.event
 	e.PrevSeq = prev

@@ -11,18 +11,17 @@ import (
 
 // openTurn is a turn that is open at a position, while it is put together.
 type openTurn struct {
-	start  domain.LoggedEvent // its turn:start; Seq 0 when it is no longer kept
+	start  domain.LoggedEvent // its turn:start; Seq 0 when it is no longer stored
 	status domain.TurnStatus  // at the position
 	fold   *domain.TurnFold
-	from   uint64 // fold has what the log says up to here
+	from   uint64 // fold contains the log up to here
 }
 
-// openTurns are the turns that are open at position b, with what was streamed of
-// them up to b. Which they are is read from the log's turn edges: those with a
-// start and no end at or before b; a turn that was paused is open until its second end.
-// The edges are read from the oldest of these turns on, not from the session's first.
-// What the database holds saves reading a turn's text from its beginning, and gives turns
-// whose start is no longer kept.
+// openTurns returns the turns that are open at position b, with their text streamed up to b. It
+// determines them from the log's turn edges: turns with a start and no end at or before b; a
+// paused turn is open until its second end. It reads the edges from the oldest of these turns
+// on, not from the session's first. The stored turns save reading a turn's text from its start,
+// and supply turns whose start is no longer stored.
 func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint64, live domain.LiveState) ([]domain.Turn, error) {
 	turns := []domain.Turn{}
 	if b == 0 {
@@ -101,7 +100,7 @@ func (h *Hub) startsAfter(ctx context.Context, sessionID domain.SessionID, b, li
 			ended = append(ended, p.TurnID)
 		}
 
-		started[p.TurnID] = true // a second end adds nothing
+		started[p.TurnID] = true // a second end has no effect
 
 		return nil
 	})
@@ -124,7 +123,7 @@ func (h *Hub) turnsAt(
 	open := map[domain.TurnID]*openTurn{}
 
 	var order []string
-	// A turn whose start has gone from the log is known from the database alone.
+	// A turn whose start was removed from the log is found only in the database.
 	for _, turn := range live {
 		if turn.FlushedSeq > 0 && turn.FlushedSeq <= b {
 			open[turn.TurnID] = &openTurn{status: turn.Status}
@@ -139,7 +138,7 @@ func (h *Hub) turnsAt(
 		}
 
 		if e.LostSeq > 0 {
-			e.Seq = e.LostSeq // what the database flushed of the turn is behind that
+			e.Seq = e.LostSeq // the flushed text of the turn follows it
 		}
 
 		t := open[p.TurnID]
@@ -163,10 +162,10 @@ func (h *Hub) turnsAt(
 	return open, order, err
 }
 
-// begin sets what the turn is put together from: the text that the database
-// hold when they are not ahead of b, else its turn:start. The records of tool
-// calls may be ahead of the log, so a turn that has any is read from the log; so may
-// be the text of a turn that was paused, until its pause is in the log too.
+// begin sets the base that the turn is folded from: the stored text if it is not ahead of b,
+// else its turn:start. The records of tool calls may be ahead of the log, so a turn with tool
+// calls is read from the log; so may the text of a paused turn, until the log contains its
+// pause.
 func (t *openTurn) begin(id domain.TurnID, record domain.OpenTurn, b uint64) {
 	kept := t.start.Seq > 0
 	ahead := len(record.ToolCalls) > 0 || record.Status == domain.TurnPaused && t.status != domain.TurnPaused

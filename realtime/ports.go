@@ -14,28 +14,28 @@ type Log interface {
 	// load parses the event and may fetch it.
 	Tail(ctx context.Context, started func(seq uint64),
 		each func(sessionID domain.SessionID, seq uint64, size int, load func(context.Context) (domain.Event, error))) error
-	// Read calls fn for the kept events of a session with after < seq <= upTo,
-	// in order, with PrevSeq.
+	// Read calls fn for the stored events of a session with after < seq <= upTo, in order, with
+	// PrevSeq.
 	Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 	// ReadEdges is Read for turn:start and turn:end alone.
 	ReadEdges(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
-	// LastUpTo is the session's newest kept event at or before upTo, 0 for none.
+	// LastUpTo returns the session's newest stored event at or before upTo, 0 for none.
 	LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uint64) (uint64, error)
-	// Count is how many kept events of the session have a sequence above after.
+	// Count returns the number of stored events of the session with a sequence above after.
 	Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error)
 	// Base is the number from which the generation of the log counts that has the
 	// sequence, or would have it.
 	Base(seq uint64) uint64
-	// Kept says how far back the log is whole: it has every event from seq first on,
-	// and every event that was published at since or later. It looks no further back
-	// than the event behind after.
+	// Kept returns how far back the log is complete: it contains every event from seq first on,
+	// and every event that was published at since or later. It checks no further back than the
+	// event after after.
 	Kept(ctx context.Context, after uint64) (first uint64, since time.Time, err error)
 	// Missed reports whether a client that has seen a sequence has seen an event that
 	// is lost.
 	Missed(seq uint64) bool
 }
 
-// State is what the database says of sessions.
+// State reads sessions' state from the database.
 type State interface {
 	// Live is the session's state now. A record is written before its event is
 	// published, so the answer includes every event published before the call.
@@ -45,16 +45,16 @@ type State interface {
 	TurnsAfter(ctx context.Context, sessionID domain.SessionID, turns []domain.TurnID) (uint64, error)
 }
 
-// Sessions decides who may see and do what.
+// Sessions decides what callers can see and do.
 type Sessions interface {
-	// Role is what the caller is to the session; session_not_found when the
-	// session is missing or not visible to the caller.
+	// Role returns the caller's role in the session; session_not_found when the session is
+	// missing or not visible to the caller.
 	Role(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error)
 	// Own reads of a session that the caller owns what its run is started with;
 	// session_not_found as for Role, forbidden for a session that the caller only sees.
 	Own(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.SessionRun, error)
-	// Visible reports of each viewer whether Role would return a role. An error is no
-	// answer, and changes nothing.
+	// Visible reports for each viewer whether Role would return a role. An error means unknown:
+	// callers must not act on it.
 	Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error)
 	// Alive reports whether the credential of each caller is still valid. A credential that
 	// cannot be checked now counts as valid.
@@ -67,7 +67,7 @@ type Chats interface {
 	SendTo(ctx context.Context, caller domain.Caller, session domain.SessionRun, send domain.Send) (domain.SendAck, error)
 	// AnswerIn resolves an open question, or reports that another call did.
 	AnswerIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error)
-	// StopIn interrupts the running chat, and ends what is queued when andQueue is set.
+	// StopIn interrupts the running chat, and drops queued messages when andQueue is set.
 	StopIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, andQueue bool) (stopped bool, err error)
 	// Compact starts a compaction of the history.
 	Compact(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error)

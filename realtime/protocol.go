@@ -27,22 +27,22 @@ const (
 // requestTimeout is how long one client event may take.
 const requestTimeout = 30 * time.Second
 
-// Conn is a client's connection as the transport gives it. No method blocks.
+// Conn is a client's connection as the transport provides it. No method blocks.
 type Conn interface {
 	ID() string
 	Identity() any // a domain.Caller
-	// Emit queues an event; false when the connection's buffer is full or the
-	// connection is gone.
+	// Emit queues an event; false when the connection's buffer is full or the connection is
+	// closed.
 	Emit(event string, data json.RawMessage) bool
-	// OnDrained sets what is called when the buffer has room again after an
-	// Emit that returned false.
+	// OnDrained sets the function to call when the buffer has space again after an Emit that
+	// returned false.
 	OnDrained(fn func())
 	// Context ends when the connection is lost.
 	Context() context.Context
 	Close()
 }
 
-// ProtocolConfig says what a protocol works with.
+// ProtocolConfig contains the dependencies and settings of a protocol.
 type ProtocolConfig struct {
 	Hub      *Hub
 	Sessions Sessions
@@ -51,7 +51,7 @@ type ProtocolConfig struct {
 	// subscription's permission are checked again; default 30 s.
 	Recheck time.Duration
 	Limiter *auth.Limiter // shared with the other edge; nil: no limit
-	Auditor *auth.Auditor // nil: nothing is recorded
+	Auditor *auth.Auditor // nil: no audit log
 	Tracer  trace.Tracer  // of client events; nil: they are not traced
 	Logger  *slog.Logger
 }
@@ -65,7 +65,7 @@ type Protocol struct {
 	clients map[string]*client
 }
 
-// NewProtocol makes a protocol; let [Protocol.Run] run beside it.
+// NewProtocol returns a new protocol; run [Protocol.Run] alongside it.
 func NewProtocol(cfg ProtocolConfig) *Protocol {
 	if cfg.Recheck == 0 {
 		cfg.Recheck = 30 * time.Second
@@ -100,7 +100,7 @@ func (p *Protocol) Connected(conn Conn) {
 	}
 }
 
-// Disconnected ends what the connection followed.
+// Disconnected ends the connection's subscriptions.
 func (p *Protocol) Disconnected(conn Conn) {
 	p.mu.Lock()
 	c := p.clients[conn.ID()]
@@ -119,8 +119,7 @@ func (p *Protocol) client(conn Conn) *client {
 	return p.clients[conn.ID()]
 }
 
-// handler serves one client event. then, when not nil, is called behind the
-// acknowledgement.
+// handler serves one client event. then, when not nil, is called after the acknowledgement.
 type handler func(p *Protocol, ctx context.Context, c *client, payload json.RawMessage) (answer any, then func(), err error)
 
 // clientEvent is how a client event is served, and the scope that a restricted
@@ -138,7 +137,7 @@ var clientEvents = map[string]clientEvent{
 	ChatCompact:        {auth.Chat, (*Protocol).compact},
 }
 
-// ClientEvents gives every client event with the scope that it needs.
+// ClientEvents returns every client event with the scope that it needs.
 func ClientEvents() map[string]auth.Scope {
 	scopes := make(map[string]auth.Scope, len(clientEvents))
 	for name, event := range clientEvents {
@@ -258,8 +257,8 @@ func unauthorized() error {
 	return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
 }
 
-// request bounds the context of one client event. A message that arrived is served even
-// when its connection is lost meanwhile.
+// request bounds the context of one client event. A received message is handled even if its
+// connection is lost in the meantime.
 func request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 }

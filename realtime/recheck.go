@@ -24,8 +24,8 @@ func (p *Protocol) Run(ctx context.Context) error {
 	}
 }
 
-// RightsChanged checks at once the connections and subscriptions that a change of
-// rights concerns.
+// RightsChanged immediately checks the connections and subscriptions that a change of rights
+// affects.
 func (p *Protocol) RightsChanged(ctx context.Context, change domain.RightsChange) {
 	var (
 		clients []*client
@@ -72,8 +72,8 @@ type follow struct {
 	session domain.SessionID
 }
 
-// recheckClients closes the connections whose credential does not hold any more, and looks
-// at the subscriptions of the others.
+// recheckClients closes the connections whose credential is no longer valid, and checks the
+// subscriptions of the others.
 func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 	var follows []follow
 
@@ -97,7 +97,7 @@ func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 	p.recheckFollows(ctx, follows)
 }
 
-// recheckFollows ends the subscriptions that their callers have no right to any more.
+// recheckFollows ends the subscriptions whose callers can no longer see the session.
 func (p *Protocol) recheckFollows(ctx context.Context, follows []follow) {
 	for part := range slices.Chunk(follows, maxConcurrentRecheck) {
 		if ctx.Err() != nil {
@@ -121,8 +121,8 @@ func (f follow) end() {
 	}
 }
 
-// visible reports of each subscription whether its caller may see the session; nothing
-// when that cannot be found out now.
+// visible reports for each subscription whether its caller can see the session; nil when that
+// is unknown.
 func (p *Protocol) visible(ctx context.Context, follows []follow) []bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (p *Protocol) visible(ctx context.Context, follows []follow) []bool {
 	return visible
 }
 
-// alive reports of each connection whether its credential still holds.
+// alive reports for each connection whether its credential is still valid.
 func (p *Protocol) alive(ctx context.Context, clients ...*client) []bool {
 	ctx, cancel := request(ctx)
 	defer cancel()

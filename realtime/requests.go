@@ -11,8 +11,8 @@ import (
 	"everloop/domain"
 )
 
-// sessionNamed is the payload of a client event that names a session, and a part of
-// that of others.
+// sessionNamed is the payload of a client event that names a session, and is embedded in
+// others.
 type sessionNamed struct {
 	SessionID domain.SessionID `json:"session_id" required:"true" minLength:"1"`
 }
@@ -58,8 +58,8 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 
 	return subscribed{true, sub.Snapshot()}, func() {
 		c.follow(sub)
-		// RightsChanged found no subscription while this one was made: one more read of
-		// the role, beside those of the snapshot, sees what it was called for.
+		// RightsChanged found no subscription while this one was created: one more read of the
+		// role, in addition to the snapshot's reads, sees the change.
 		p.recheckFollows(connected, []follow{{c, sessionID}})
 	}, nil
 }
@@ -172,7 +172,7 @@ func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessa
 	return compacting{true, id}, nil, err
 }
 
-// role is what the caller is to a session.
+// role returns the caller's role in a session.
 func (p *Protocol) role(ctx context.Context, c *client, sessionID domain.SessionID) (domain.ViewerRole, error) {
 	if err := checkID(sessionID); err != nil {
 		return "", err
@@ -181,8 +181,8 @@ func (p *Protocol) role(ctx context.Context, c *client, sessionID domain.Session
 	return p.cfg.Sessions.Role(ctx, c.caller, sessionID)
 }
 
-// mayRead refuses who may not see the session. A look by an administrator's
-// privilege is recorded before anything is shown.
+// mayRead rejects callers who cannot see the session. Access by an administrator's privilege is
+// recorded before any data is sent.
 func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID domain.SessionID) error {
 	role, err := p.role(ctx, c, sessionID)
 	if err != nil || role != domain.ViewerAdmin {

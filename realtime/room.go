@@ -23,8 +23,8 @@ func newRoom(from uint64) *room {
 	return &room{from: from, subs: map[*Subscription]struct{}{}}
 }
 
-// settle finds out which event comes before the first that the room sees.
-// Subscriptions are not released before that.
+// settle determines the event before the first one that the room sees. Subscriptions are
+// blocked until then.
 func (r *room) settle(ctx context.Context, log Log, sessionID domain.SessionID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *room) add(seq uint64, size int, load func(context.Context) (domain.Even
 type item struct {
 	room *room
 	seq  uint64
-	prev uint64 // 0: the first event of the room, behind its base
+	prev uint64 // 0: the first event of the room, after its base
 	size int
 	load func(context.Context) (domain.Event, error)
 

@@ -15,9 +15,9 @@ type Snapshot struct {
 	SessionID        domain.SessionID       `json:"session_id"`
 	Status           domain.SessionStatus   `json:"status"`
 	WaitingReason    domain.WaitingReason   `json:"waiting_reason"`
-	Seq              uint64                 `json:"seq"` // the session's last event before those that follow, 0 for none
+	Seq              uint64                 `json:"seq"` // the session's last event before the following ones, 0 for none
 	ChatID           domain.ChatID          `json:"chat_id,omitempty"`
-	Replayed         int                    `json:"replayed"` // so many of the events that follow were kept ones
+	Replayed         int                    `json:"replayed"` // number of following events that are stored ones
 	Truncated        bool                   `json:"truncated"`
 	OpenTurns        []domain.Turn          `json:"open_turns"`
 	PendingQuestions []domain.Question      `json:"pending_questions"`
@@ -25,13 +25,12 @@ type Snapshot struct {
 	LastEnd          *domain.LastEnd        `json:"last_end"`
 }
 
-// Subscribe follows a session: from now on when after is nil, else from the
-// events behind that sequence on. The caller has checked that it may.
+// Subscribe follows a session: from now on when after is nil, else from the events after that
+// sequence. The caller must have checked the permission.
 //
-// It first joins the room, which buffers, then reads what the database and the
-// log say up to a position B, and continues behind B; the open turns are those at B,
-// whatever happened since. The state and the stream must meet at one point, or text
-// is lost or doubled.
+// It first joins the room, which buffers, then reads the state from the database and the log up
+// to a position B, and continues after B; the open turns are the turns open at B, regardless of
+// later events. The state and the stream must meet at one point, or text is lost or duplicated.
 func (h *Hub) Subscribe(ctx context.Context, sessionID domain.SessionID, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, true)
 }
@@ -56,7 +55,7 @@ func (h *Hub) subscribe(ctx context.Context, sessionID domain.SessionID, after *
 	return s, nil
 }
 
-// prepare makes the snapshot and sets where the subscription begins.
+// prepare creates the snapshot and sets the start of the subscription.
 func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openTurns bool) error {
 	log := h.cfg.Log
 	if err := s.room.settle(ctx, log, s.sessionID); err != nil {
@@ -88,7 +87,8 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 		}
 	}
 
-	// What an event at or before the position says must be in the state, as the event does not follow.
+	// The state must include an event at or before the position, because the event does not
+	// follow.
 	if after == nil && from.last > before {
 		if live, err = h.cfg.State.Live(ctx, s.sessionID); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 
 	s.position = from.seq
 	if s.upTo == s.joined {
-		s.upTo = min(s.upTo, from.end) // behind the session's end there is nothing to read
+		s.upTo = min(s.upTo, from.end) // there is nothing to read after the session's end
 	}
 
 	return nil
@@ -122,14 +122,14 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 // place is a position in a session's events.
 type place struct {
 	seq       uint64 // events above it follow
-	last      uint64 // the session's last kept event at or before it
+	last      uint64 // the session's last stored event at or before it
 	end       uint64 // no event that the log had when the subscription joined is above it
-	behind    int    // kept events above it
-	truncated bool   // some above it may be kept no more
-	turnsAt   uint64 // the open turns are those at it: seq, or before the first event above that is kept
+	behind    int    // stored events above it
+	truncated bool   // some above it may be removed
+	turnsAt   uint64 // position of the open turns: seq, or before the first stored event above it
 }
 
-// atEnd is where the hub stands once it has seen what the database contains.
+// atEnd returns the hub's position once it has reached the position of the stored records.
 func (h *Hub) atEnd(ctx context.Context, sessionID domain.SessionID, live domain.LiveState) (p place, err error) {
 	var flushed uint64
 	for _, turn := range live.OpenTurns {
@@ -146,8 +146,8 @@ func (h *Hub) atEnd(ctx context.Context, sessionID domain.SessionID, live domain
 	return p, err
 }
 
-// atSeq is behind the event that a client has seen. Beyond the session's end is
-// at its end.
+// atSeq returns the position after the event that a client has seen. A position beyond the
+// session's end is its end.
 func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint64) (p place, err error) {
 	end, err := h.cfg.Log.LastUpTo(ctx, sessionID, ^uint64(0))
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint6
 	}
 
 	if p.truncated = p.seq+1 < first && !madeAfter(sessionID, since); p.truncated {
-		// A generation that lost its end may have kept some events in between.
+		// A generation that lost its end may have stored some events in between.
 		kept, err := h.cfg.Log.LastUpTo(ctx, sessionID, first-1)
 		if err != nil {
 			return p, err
@@ -186,9 +186,9 @@ func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint6
 	return p, err
 }
 
-// madeAfter reports whether the session is younger than a time, so that none of
-// its events can be missing from a log that goes back to it. The time is in the
-// id (UUIDv7); of another id nothing is known.
+// madeAfter reports whether the session was created after a time, so that none of its events
+// can be missing from a log that reaches back to it. The time is part of the id (UUIDv7); false
+// for other ids.
 func madeAfter(sessionID domain.SessionID, t time.Time) bool {
 	id, err := uuid.Parse(string(sessionID))
 	if err != nil || id.Version() != 7 {

@@ -10,25 +10,25 @@ import (
 	"everloop/domain"
 )
 
-// ErrResync says that a subscription fell behind further than its buffer holds,
-// or that its log could not be read: nothing more comes, and the client
-// subscribes again with after_seq, for which [Subscription.Position] is the value.
+// ErrResync reports that a subscription has overflowed its buffer, or that its log could not be
+// read: it returns no more events, and the client must subscribe again with after_seq set to
+// [Subscription.Position].
 var ErrResync = errors.New("the subscription fell behind: subscribe again with after_seq")
 
-// ErrClosed says that the subscription was closed.
+// ErrClosed reports that the subscription was closed.
 var ErrClosed = errors.New("the subscription is closed")
 
 const (
 	batchEvents = 256
 	batchBytes  = 1 << 20
-	// loadTries is how often an event or a piece of the log is asked for, with
-	// growing pauses of 8 s in all, before a subscription gives up.
+	// loadTries bounds the attempts to read an event or a piece of the log, with growing pauses
+	// of 8 s in total, before a subscription fails.
 	loadTries = 6
 )
 
-// Subscription is one follower of one session. [Subscription.Next] gives the
-// events behind Snapshot().Seq in order, without a gap or a repeat. It has no
-// goroutine of its own, and a hub never waits for it.
+// Subscription is one follower of one session. [Subscription.Next] returns the events after
+// Snapshot().Seq in order, without gaps or duplicates. It needs no goroutine, and a hub never
+// waits for it.
 type Subscription struct {
 	hub       *Hub
 	room      *room
@@ -37,17 +37,17 @@ type Subscription struct {
 	snapshot  Snapshot
 
 	// Of the one goroutine that calls Next.
-	cursor uint64 // nothing at or before it is given any more
+	cursor uint64 // events at or before it are skipped
 	batch  []*item
 	ended  endedTurns
 	given  uint64 // the event that Next gave last; at first, the one before the subscription
-	gap    bool   // an event behind given was left out
+	gap    bool   // an event after given was omitted
 	took   uint64 // the newest event that was taken; 0 for none
 	left   uint64 // the position of the client when it left the generation before
 
 	mu       sync.Mutex
-	catching bool   // events up to upTo come from the log
-	upTo     uint64 // what lies behind it is in the queue
+	catching bool   // events up to upTo are read from the log
+	upTo     uint64 // later events are in the queue
 	queue    []*item
 	bytes    int
 	failed   bool
@@ -139,8 +139,7 @@ func (s *Subscription) had(it *item) bool {
 	return it.event.LostSeq > 0 && it.event.LostSeq <= s.left && s.left < s.hub.cfg.Log.Base(it.seq)
 }
 
-// pick takes the next item from the log or the queue. wait says that there is
-// nothing to take now.
+// pick takes the next item from the log or the queue. wait reports that there is none yet.
 func (s *Subscription) pick(ctx context.Context) (it *item, wait bool, err error) {
 	s.mu.Lock()
 	switch {
@@ -260,8 +259,8 @@ func (s *Subscription) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// enqueue adds a live event; it never blocks. While the subscription still
-// reads the log, what the queue cannot hold is left to the log.
+// enqueue adds a live event; it never blocks. While the subscription still reads the log,
+// events that do not fit into the queue are read from the log.
 func (s *Subscription) enqueue(it *item) {
 	s.mu.Lock()
 	switch {
@@ -280,7 +279,7 @@ func (s *Subscription) enqueue(it *item) {
 	s.signal()
 }
 
-// fail makes the subscription end with ErrResync.
+// fail ends the subscription with ErrResync.
 func (s *Subscription) fail() {
 	s.mu.Lock()
 	s.failed = true

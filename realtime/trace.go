@@ -18,8 +18,7 @@ func (p *Protocol) startSpan(ctx context.Context, event string) (context.Context
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("everloop.event", event)))
 }
 
-// traceAttribute gives the attribute of log lines that names the trace, where there
-// is one.
+// traceAttribute returns the attribute of log lines with the trace id, if there is one.
 func traceAttribute(ctx context.Context) []any {
 	traced := trace.SpanContextFromContext(ctx)
 	if !traced.IsValid() {

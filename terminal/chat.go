@@ -1,6 +1,7 @@
-// Package terminal is Everloop's terminal client. It sends messages, streams chats, asks the
-// agent's questions and reconnects. It depends on the public interface only, REST and
-// server-sent events, and imports nothing of the service: every other client can do the same.
+// Package terminal is Everloop's terminal client. It sends messages, streams chats, prompts for
+// answers to the agent's questions and reconnects. It depends only on the public interface,
+// REST and server-sent events, and imports no package of the service: other clients can do the
+// same.
 package terminal
 
 import (
@@ -183,7 +184,7 @@ func (c *conversation) resume(ctx context.Context) (session Session, err error) 
 	return session, nil
 }
 
-// prompt asks for messages until the end of the input.
+// prompt reads messages until the end of the input.
 func (c *conversation) prompt(ctx context.Context) error {
 	if c.session == "" {
 		// Reports a wrong key before the user types anything.

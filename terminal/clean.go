@@ -13,8 +13,8 @@ func Clean(text string) string {
 	return c.clean(text)
 }
 
-// cleaner removes control sequences from a text in pieces. It keeps line breaks and tabs, and
-// replaces a carriage return within a line by a line break.
+// cleaner removes control sequences from a text in pieces. It preserves line breaks and tabs,
+// and replaces a carriage return within a line by a line break.
 type cleaner struct {
 	state   cleanState
 	wasCR   bool
@@ -116,7 +116,7 @@ func isDirection(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// oneLine returns a clean text on one line of at most width characters; 0: any.
+// oneLine returns a clean text on one line of at most width characters; 0: unlimited.
 func oneLine(text string, width int) string {
 	text = strings.Join(strings.Fields(Clean(text)), " ")
 	if runes := []rune(text); width > 0 && len(runes) > width {

@@ -237,8 +237,7 @@ func (c *Client) turns(ctx context.Context, session string) (turns []turn, err e
 	return turns, err
 }
 
-// Pending returns the open questions of a session and its sub-agents in the order in which
-// they were asked.
+// Pending returns the open questions of a session and its sub-agents, oldest first.
 func (c *Client) Pending(ctx context.Context, session string) (open []Asked, err error) {
 	turns, err := c.turns(ctx, session)
 	if err != nil {

@@ -20,8 +20,8 @@ type follower struct {
 	stream    *stream
 	last      uint64 // seq of the newest event; 0: none
 	requested uint64 // last, when a gap was requested
-	// anchor reports the first event to return after the loss of a connection on which no
-	// event came: the next connection returns all stored events.
+	// anchor reports the first event to return after the loss of a connection that received no
+	// event: the next connection returns all stored events.
 	anchor   func(*Event) bool
 	skipping bool
 }

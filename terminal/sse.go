@@ -30,8 +30,8 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-// open opens a stream of a session's events: no later event is missed. With after, the stored
-// events after that position come first. ctx bounds the opening only.
+// open opens a stream of a session's events that misses no later event. With after, it starts
+// with the stored events after that position. ctx bounds only the opening.
 func (c *Client) open(ctx context.Context, session string, after *uint64) (s *stream, err error) {
 	path := sessionPath(session, "/events")
 	if after != nil {

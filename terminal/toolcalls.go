@@ -18,7 +18,7 @@ type shownCall struct {
 // addCall shows the start of a call.
 func (p *printer) addCall(turn *shownTurn, call *toolCall) {
 	if call.Tool == "AskUserQuestion" || p.calls[call.ID] != nil {
-		return // the question is asked when the chat pauses
+		return // the prompt follows when the chat pauses
 	}
 
 	name := call.Display

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// watch shows the chat to its end and asks its questions.
+// watch shows the chat to its end and prompts for answers to its questions.
 func (c *conversation) watch(ctx context.Context, queued bool) error {
 	for {
 		end, err := c.showChat(ctx, queued)
@@ -214,7 +214,7 @@ func (c *conversation) answeredElsewhere(ctx context.Context) (resumed bool, err
 	return false, nil
 }
 
-// answer asks for the answers to one call until the service accepts them. It reports whether
+// answer prompts for the answers to one call until the service accepts them. It reports whether
 // they resolved the question.
 func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, err error) {
 	for {

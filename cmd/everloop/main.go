@@ -49,8 +49,8 @@ type commands struct {
 }
 
 func main() {
-	// The first signal asks every command to end in order; the second one, no longer
-	// caught, ends the process.
+	// The first signal ends every command gracefully; the second one is no longer caught and
+	// ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

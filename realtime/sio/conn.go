@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// closeGrace is how long a connection that this side closes may take to read
-// what is buffered for it.
+// closeGrace is how long a connection that this side closes can take to read its buffered
+// packets.
 const closeGrace = 2 * time.Second
 
 // Conn is one client that has authenticated. Its methods may be called from
@@ -54,19 +54,18 @@ func (c *Conn) RemoteAddr() string { return c.session.engine.RemoteAddress() }
 // Context ends when the connection is lost.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// SetValue keeps one value of the handler's with the connection; all values of
-// a connection have the same type.
+// SetValue stores one value of the handler with the connection; all values of a connection must
+// have the same type.
 func (c *Conn) SetValue(v any) { c.value.Store(v) }
 
-// Value returns what SetValue kept, or nil.
+// Value returns the value that SetValue stored, or nil.
 func (c *Conn) Value() any { return c.value.Load() }
 
 // Buffered is how many bytes wait for the client, roughly.
 func (c *Conn) Buffered() int { return c.outbox.bytes() }
 
-// OnDrained sets what is called, in a goroutine of its own, when Emit has
-// returned false and the buffer has since fallen below half of its limit.
-// Call it from Connected.
+// OnDrained sets a function that is called, in a new goroutine, when Emit has returned false
+// and the buffer has since fallen below half of its limit. Call it from Connected.
 func (c *Conn) OnDrained(fn func()) {
 	c.outbox.mu.Lock()
 	defer c.outbox.mu.Unlock()
@@ -80,10 +79,10 @@ func (c *Conn) OnDrained(fn func()) {
 	}
 }
 
-// Emit queues an event. data is one sound JSON value, made once for however
-// many connections; it must not change afterwards. The events of one
-// connection arrive in the order of the calls. It returns false when the event was not queued: the
-// connection's buffer is over its limit, or the connection is gone.
+// Emit queues an event. data is one valid JSON value, shared by all connections that it is sent
+// to; it must not change afterwards. The events of one connection arrive in the order of the
+// calls. Emit returns false when the event was not queued: the connection's buffer is over its
+// limit, or the connection is closed.
 func (c *Conn) Emit(event string, data json.RawMessage) bool {
 	ok := c.outbox.push(&frame{head: c.server.eventHead(event), body: data, tail: closeBracket}, 0)
 	if ok {
@@ -104,14 +103,14 @@ func (c *Conn) Close() {
 	}
 	c.session.mu.Unlock()
 	c.outbox.push(&frame{head: []byte{typeDisconnect}}, ackReserve)
-	// What is queued goes out first; a client that does not read is cut.
+	// Queued packets are sent first; a client that does not read is cut off.
 	time.AfterFunc(closeGrace, c.session.abort)
 	c.outbox.whenEmpty(c.session.abort)
 }
 
 var closeBracket = []byte{']'}
 
-// eventHead is `2["name",`. It is kept for each name: servers emit few.
+// eventHead returns `2["name",`. It is cached by name: servers emit few different events.
 func (s *Server) eventHead(event string) []byte {
 	if head, ok := s.heads.Load(event); ok {
 		return head.([]byte)
@@ -167,7 +166,7 @@ func (c *Conn) dispatch() {
 			continue
 		case <-c.ctx.Done():
 		}
-		// Events that came before the loss are handled before it is reported.
+		// Events received before the loss are handled before the loss is reported.
 		if ev, ok = c.inbox.take(); ok {
 			c.handle(ev)
 			continue
@@ -205,7 +204,8 @@ func (c *Conn) handle(ev event) {
 	}
 }
 
-// internalError answers an event whose handler panicked or whose answer is no JSON.
+// internalError is the answer to an event whose handler panicked or whose answer is not valid
+// JSON.
 var internalError = json.RawMessage(
 	`{"ok":false,"error":{"code":"internal_error","message":"internal error","retryable":true}}`)
 
@@ -224,8 +224,8 @@ func (c *Conn) acknowledge(id uint64, v any) {
 
 	head := append(strconv.AppendUint([]byte{typeAck}, id, 10), '[')
 	if !c.outbox.push(&frame{head: head, body: body, tail: closeBracket}, ackReserve) && c.ctx.Err() == nil {
-		// An answer is never dropped silently: a client that asks without
-		// reading the answers loses its connection instead.
+		// An answer is never dropped silently: a client that sends requests without reading the
+		// answers loses its connection instead.
 		c.session.close("acknowledgements not read")
 	}
 }

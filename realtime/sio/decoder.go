@@ -14,19 +14,18 @@ var (
 	errClosed = errors.New("connection closed")
 )
 
-// guardParser replaces the library's parser: its decoder lets anyone crash the
-// process with an event without payload, and passes each event to a goroutine of its own.
+// guardParser replaces the library's parser: its decoder crashes the process on an event
+// without payload, and starts a goroutine for each event.
 type guardParser struct{}
 
 func (guardParser) NewEncoder() parser.Encoder { return parser.NewEncoder() }
 func (guardParser) NewDecoder() parser.Decoder { return &decoder{EventEmitter: events.New()} }
 
-// decoder gives the library only the packets about joining. Events go from
-// here to the connection's inbox.
+// decoder passes only the packets about joining to the library. Events are added to the
+// connection's inbox.
 type decoder struct{ events.EventEmitter }
 
-// Add takes one message of the transport. An error makes the library close the
-// connection.
+// Add takes one message of the transport. On an error the library closes the connection.
 func (d *decoder) Add(data any) error {
 	in, ok := data.(*inbound)
 	if !ok {
@@ -85,7 +84,7 @@ func (d *decoder) accept(in *inbound) error {
 	case typeBinaryAck:
 		s.expectAttachments(h.attachments)
 	case typeAck:
-		// This server never asks for one.
+		// This server never requests an acknowledgement.
 	case typeDisconnect:
 		// One namespace, so leaving it is leaving altogether.
 		s.close("client namespace disconnect")

@@ -9,13 +9,13 @@ import (
 // corkSize is how many bytes are gathered before they are written.
 const corkSize = 32 << 10
 
-// handedConn is a TCP connection taken over from Fiber: what Fiber had read
-// already comes first. Between cork and uncork its writes are gathered.
+// handedConn is a TCP connection taken over from Fiber: reads return the bytes that Fiber had
+// already read first. Between cork and uncork its writes are buffered.
 type handedConn struct {
 	net.Conn
 	reader io.Reader
 
-	requestID string // by which the app knows the request; empty: it gave none
+	requestID string // the app's id of the request; empty: none
 
 	mu     sync.Mutex
 	corked bool
@@ -70,13 +70,13 @@ func (c *handedConn) flush() error {
 
 	_, err := c.Conn.Write(c.buffer)
 	if c.buffer = c.buffer[:0]; cap(c.buffer) > corkSize/4 {
-		c.buffer = nil // most connections are quiet most of the time
+		c.buffer = nil // frees the memory of idle connections
 	}
 
 	return err
 }
 
-// handoff is the listener of the HTTP server behind Fiber.
+// handoff is the listener of the HTTP server after Fiber.
 type handoff struct {
 	conns chan net.Conn
 	done  chan struct{}

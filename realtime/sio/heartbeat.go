@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// libraryPingTimeout keeps the library from giving clients up. It sends its pings, but
-// starts to wait for a pong only after it has sent the ping: on a busy machine the pong
-// may come before that, and the client that answered was closed when the time was over.
+// libraryPingTimeout disables the library's ping timeout. The library starts to wait for a pong
+// only after it has sent the ping: on a busy machine the pong may arrive before that, and the
+// library would close a client that has answered.
 const libraryPingTimeout = 100 * 365 * 24 * time.Hour
 
 // withPingTimeout is the handshake of the library with the time-out that counts.
@@ -27,8 +27,8 @@ func withPingTimeout(handshake []byte, timeout time.Duration) []byte {
 	return changed
 }
 
-// watchHeartbeat closes the session of a client from which no packet has come for as
-// long as a live client, which answers each ping, can be silent.
+// watchHeartbeat closes the session of a client that has sent no packet for longer than a live
+// client, which answers each ping, can be silent.
 func (s *session) watchHeartbeat() {
 	silence := s.server.opts.PingInterval + s.server.opts.PingTimeout
 	timer := time.AfterFunc(silence, func() { s.close("ping timeout") })

@@ -17,7 +17,7 @@ import (
 
 type connKey struct{}
 
-// handedConnOf returns the connection that a request came on.
+// handedConnOf returns the connection of a request.
 func handedConnOf(r *http.Request) *handedConn {
 	conn, _ := r.Context().Value(connKey{}).(*handedConn)
 	return conn
@@ -128,8 +128,8 @@ func (s *Server) bodyLimit(sid string) int64 {
 	return maxHandshake
 }
 
-// allowOrigin refuses pages of other sites, which the browser would let use
-// the visitor's cookies, and lets those that are allowed read the answers.
+// allowOrigin rejects pages of other sites, whose requests the browser would send with the
+// visitor's cookies, and allows permitted origins to read the responses.
 func (s *Server) allowOrigin(header http.Header, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -163,7 +163,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	refuseCode(w, status, engine.BAD_REQUEST.Code, message)
 }
 
-// refuseCode answers in the form that the protocol gives to errors.
+// refuseCode writes an error in the protocol's format.
 func refuseCode(w http.ResponseWriter, status, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -2,18 +2,17 @@ package sio
 
 import "sync"
 
-// inboxEvents and inboxBytes bound what was received from a connection and is
-// not handled yet.
+// inboxEvents and inboxBytes bound the received, unhandled events of a connection.
 const (
 	inboxEvents = 256
 	inboxBytes  = DefaultMaxTransport
 )
 
-// inbox keeps the events of a connection in order until its dispatcher takes
-// them. A full inbox blocks the reader, so that the client is slowed down.
+// inbox queues the events of a connection in order until its dispatcher takes them. A full
+// inbox blocks the reader, so that the client is slowed down.
 type inbox struct {
 	done  <-chan struct{}
-	ready chan struct{} // an event came
+	ready chan struct{} // signals a new event
 	space chan struct{} // an event left
 
 	mu     sync.Mutex
@@ -25,8 +24,8 @@ func newInbox(done <-chan struct{}) *inbox {
 	return &inbox{done: done, ready: make(chan struct{}, 1), space: make(chan struct{}, 1)}
 }
 
-// put adds an event, waiting for room. It returns false when the connection
-// was lost meanwhile.
+// put adds an event, waiting for space. It returns false when the connection was lost in the
+// meantime.
 func (b *inbox) put(ev event) bool {
 	for {
 		select {

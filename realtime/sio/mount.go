@@ -15,10 +15,9 @@ import (
 // Path is where the official client looks for a server.
 const Path = "/socket.io/"
 
-// Mount puts the transport on a Fiber app, at [Path]. Fiber's server cannot
-// carry WebSockets for net/http, so the connection itself is handed over:
-// other routes keep theirs, keep-alive and all, and cost nothing more. Call it before the
-// app listens.
+// Mount adds the transport to a Fiber app, at [Path]. Fiber's server does not support
+// WebSockets of net/http, so the connection itself is handed over; other routes, including
+// their keep-alive connections, are unaffected. Call it before the app listens.
 func (s *Server) Mount(app *fiber.App) {
 	server := app.Server()
 	server.KeepHijackedConns = true
@@ -60,8 +59,8 @@ func (s *Server) handOver(c *fiber.Ctx) error {
 
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(wrapped net.Conn) {
-		// The wrapper goes back to a pool: what it has buffered is taken out
-		// without waiting for more, then only the socket below is used.
+		// The wrapper returns to a pool: its buffered bytes are taken out without waiting for
+		// more, then only the socket below is used.
 		early := drain(wrapped)
 
 		inner, ok := wrapped.(interface{ UnsafeConn() net.Conn })
@@ -79,10 +78,11 @@ func (s *Server) handOver(c *fiber.Ctx) error {
 	return nil
 }
 
-// maxEarly bounds what a client may send behind its request without waiting for the answer.
+// maxEarly bounds the bytes that a client can send after its request without waiting for the
+// response.
 const maxEarly = 64 << 10
 
-// drain returns what was read ahead of the request's end.
+// drain returns the bytes that were read beyond the request's end.
 func drain(conn net.Conn) []byte {
 	_ = conn.SetReadDeadline(time.Unix(1, 0))
 

@@ -18,8 +18,8 @@ const (
 	DefaultMaxTransport = 16 << 20
 	// DefaultBufferLimit is how many bytes may wait for one slow connection.
 	DefaultBufferLimit = 4 << 20
-	// DefaultEventRate is how many packets a second one connection may send
-	// for long; a burst of five times as many passes at once.
+	// DefaultEventRate is the sustained maximum of packets per second of one connection; a
+	// burst of five times as many is accepted immediately.
 	DefaultEventRate = 2000
 )
 
@@ -28,8 +28,8 @@ const (
 	defaultPingTimeout    = 20 * time.Second
 	defaultConnectTimeout = 5 * time.Second
 
-	// maxHandshake bounds what a client that has not joined yet may send in
-	// one message: the token and nothing else.
+	// maxHandshake bounds one message of a client that has not joined yet: it contains only the
+	// token.
 	maxHandshake = 64 << 10
 	// maxConnectTries bounds the CONNECT packets of one connection, accepted
 	// or not: a client may try a second token, not guess without limit.
@@ -43,16 +43,15 @@ const (
 	maxEventName = 256
 )
 
-// Authenticate turns the token of the handshake into an identity. r is the HTTP
-// request that opened the connection, for its cookies and address; its body is
-// gone and its context has ended: use ctx, which ends with the connection or
-// after the connect timeout. An error refuses the client with the message and
-// code "unauthorized", unless it is a [Refusal].
+// Authenticate resolves the token of the handshake to an identity. r is the HTTP request that
+// opened the connection, for its cookies and address; its body is closed and its context has
+// ended: use ctx, which ends with the connection or after the connect timeout. An error rejects
+// the client with the message and code "unauthorized", unless it is a [Refusal].
 type Authenticate func(ctx context.Context, token string, r *http.Request) (identity any, err error)
 
-// Refusal is an error of [Authenticate] that is not about the token, such as
-// too many guesses or a dependency that is down. The client's connect_error has
-// Code as its message and {code, retryable} as its data.
+// Refusal is an error of [Authenticate] that does not concern the token, such as too many
+// guesses or an unavailable dependency. The client's connect_error has Code as its message and
+// {code, retryable} as its data.
 type Refusal struct {
 	Code      string
 	Retryable bool
@@ -86,9 +85,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Handler receives what connections do. For one connection the calls come one
-// after the other: Connected, then events, then Disconnected. A panic is caught
-// and logged, and the event that caused it is answered with an error.
+// Handler receives the events of connections. The calls for one connection are sequential:
+// Connected, then events, then Disconnected. A panic is caught and logged, and the event that
+// caused it is answered with an error.
 type Handler interface {
 	// Connected is called when a client has authenticated and joined.
 	Connected(c *Conn)
@@ -98,14 +97,14 @@ type Handler interface {
 	// called later and from any goroutine. Events that were received before the connection was lost are
 	// still handed over: see [Conn.Context].
 	Event(c *Conn, name string, payload json.RawMessage, ack func(v any))
-	// Malformed is called instead of Event for a message that was understood
-	// as far as its name but cannot be accepted: see [Fault].
+	// Malformed is called instead of Event for a message whose name was parsed but which is
+	// invalid: see [Fault].
 	Malformed(c *Conn, event string, fault Fault, ack func(v any))
 	// Disconnected is the last call for a connection.
 	Disconnected(c *Conn, reason string)
 }
 
-// Fault says why a message was refused.
+// Fault describes why a message was rejected.
 type Fault struct {
 	// Code is stable: one of the Fault constants.
 	Code string

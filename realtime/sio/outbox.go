@@ -13,15 +13,15 @@ const (
 	// sendWindow is how many bytes the library may hold for a connection; the
 	// rest waits here, where it is bounded.
 	sendWindow = 256 << 10
-	// frameOverhead is counted for each frame besides its bytes.
+	// frameOverhead is added to the bytes of each frame.
 	frameOverhead = 64
-	// ackReserve is how far acknowledgements may go over the limit, in bytes:
-	// a client that is behind with events still gets answers.
+	// ackReserve is how far acknowledgements can exceed the limit, in bytes, so that a client
+	// with a full buffer of events still receives answers.
 	ackReserve = 1 << 20
 )
 
-// frame is one outgoing Socket.IO packet. Its parts are written one after the
-// other; body is shared between all connections that an event goes to.
+// frame is one outgoing Socket.IO packet. Its parts are written in sequence; body is shared
+// between all connections that receive the event.
 type frame struct {
 	head, body, tail []byte
 	out              *outbox
@@ -37,20 +37,19 @@ func (f *frame) appendTo(buffer []byte) []byte {
 	return append(buffer, f.tail...)
 }
 
-// Read makes a frame acceptable to the library, which passes packets on as
-// readers. Both transports take the parts instead.
+// Read implements io.Reader for the library, which passes packets on as readers. Both
+// transports read the parts instead.
 func (*frame) Read([]byte) (int, error) { return 0, io.EOF }
 
-// plain are the library's options of a packet: nothing is compressed.
+// plain disables compression in the library's packet options.
 var plain = &packet.Options{}
 
-// outbox is the bounded queue in front of the library's unbounded one. It passes
-// frames over as the transport gets rid of earlier ones.
+// outbox is the bounded queue in front of the library's unbounded one. It passes frames to the
+// library as the transport finishes earlier ones.
 type outbox struct {
 	engine engine.Socket
 	limit  int
-	// closed is no part of what mu guards: the library may report the end
-	// from within a call that pump makes.
+	// closed is not guarded by mu: the library may report the end from within a call of pump.
 	closed atomic.Bool
 
 	mu       sync.Mutex
@@ -63,8 +62,8 @@ type outbox struct {
 	onEmpty  func() // once
 }
 
-// push adds a frame. It returns false when it would go over limit+reserve.
-// A single frame always fits, however large.
+// push adds a frame. It returns false when the queue would exceed limit+reserve. A single frame
+// always fits, regardless of its size.
 func (o *outbox) push(f *frame, reserve int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,8 +86,8 @@ func (o *outbox) push(f *frame, reserve int) bool {
 	return true
 }
 
-// pump passes frames to the library; o.mu is held, which keeps their order. The
-// library only queues them for the transport's own goroutine, so that it never blocks.
+// pump passes frames to the library; the caller holds o.mu, which preserves their order. The
+// library only queues them for the transport's goroutine, so that it never blocks.
 func (o *outbox) pump() {
 	for !o.paused && !o.closed.Load() && o.inFlight < sendWindow && len(o.queue) > 0 {
 		f := o.queue[0]
@@ -132,7 +131,7 @@ func (o *outbox) written(n int) {
 	}
 }
 
-// whenEmpty calls fn once everything is written, or at once.
+// whenEmpty calls fn once everything is written, immediately if it is.
 func (o *outbox) whenEmpty(fn func()) {
 	o.mu.Lock()
 
@@ -147,7 +146,7 @@ func (o *outbox) whenEmpty(fn func()) {
 	}
 }
 
-// pause holds frames back while the session changes its transport.
+// pause suspends output while the session changes its transport.
 func (o *outbox) pause(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	typeBinaryAck    = '6'
 )
 
-// reservedEvents have a meaning of their own in the protocol: no client can
-// send them and no server may emit them.
+// reservedEvents are reserved by the protocol: clients cannot send them and servers must not
+// emit them.
 var reservedEvents = map[string]bool{
 	"connect": true, "connect_error": true, "disconnect": true, "disconnecting": true,
 }
@@ -110,9 +110,9 @@ func digits(data []byte) int {
 	return n
 }
 
-// parseEvent reads `["name", {…}]` of an EVENT or BINARY_EVENT. It fails only
-// when the message is not what the protocol allows, so that it cannot even be
-// answered; anything else is a fault of the event.
+// parseEvent parses `["name", {…}]` of an EVENT or BINARY_EVENT. It returns an error only for a
+// message that violates the protocol, so that it cannot even be answered; anything else is a
+// fault of the event.
 func parseEvent(h head, body []byte, maxMessage int64) (event, error) {
 	ev := event{hasID: h.hasID, id: h.id, size: len(body)}
 
@@ -277,7 +277,7 @@ func stringEnd(data []byte) int {
 	return -1
 }
 
-// parseToken reads the auth object of a CONNECT packet. No object is no token.
+// parseToken parses the auth object of a CONNECT packet. A missing object means no token.
 func parseToken(body []byte) (string, error) {
 	if len(body) == 0 {
 		return "", nil

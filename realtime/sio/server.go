@@ -53,8 +53,8 @@ func (e guardedEngine) CreateTransport(name string, ctx *types.HttpContext) (tra
 	return nil, errors.New("unsupported transport")
 }
 
-// New makes the transport and starts the HTTP server behind it. Authenticate
-// and Handler are required.
+// New returns a new transport and starts the HTTP server for it. Authenticate and Handler are
+// required.
 func New(opts Options) *Server {
 	s := &Server{opts: opts.withDefaults(), conns: newHandoff()}
 
@@ -73,7 +73,7 @@ func New(opts Options) *Server {
 	s.library = socket.NewServer(nil, config)
 	s.library.Bind(s.engine)
 	s.library.Use(s.admit)
-	// After Bind: the library listens to the session before this package lets anything in.
+	// After Bind: the library listens to the session before this package accepts connections.
 	_ = s.engine.On("connection", s.opened)
 	_ = s.library.On("connection", s.connected)
 
@@ -121,7 +121,7 @@ func (s *Server) session(id string) (*session, bool) {
 func (s *Server) admit(sock *socket.Socket, next func(*socket.ExtendedError)) {
 	sess, ok := s.session(sock.Conn().Id())
 	if !ok {
-		return // lost meanwhile
+		return // lost in the meantime
 	}
 
 	auth, _ := sock.Handshake().Auth.(map[string]any)
@@ -228,7 +228,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// recovered is deferred in every goroutine that touches what a client sent.
+// recovered is deferred in every goroutine that processes a client's input.
 func (s *Server) recovered(what string) {
 	if v := recover(); v != nil {
 		s.panicked(what, v)

@@ -18,29 +18,28 @@ const (
 	phaseJoined               // may send events
 )
 
-// session is what this package knows of one Engine.IO session, from its
-// handshake on, whatever transport carries it.
+// session is the state of one Engine.IO session, from its handshake on, on any transport.
 type session struct {
 	server *Server
 	engine engine.Socket
-	// pace slows a client down that sends too much.
+	// pace slows down a client that sends too much.
 	pace pace
 	// limit is the size of the largest message, in bytes; it grows on joining.
 	limit atomic.Int64
 	// done is closed when the session has ended.
 	done     chan struct{}
 	doneOnce sync.Once
-	// upgrading keeps a second attempt at an upgrade out, during and after the first.
+	// upgrading blocks a second upgrade, during and after the first.
 	upgrading atomic.Bool
-	// change keeps the session from ending while the library switches its
-	// transport, which it would answer by dereferencing nil.
+	// change prevents the end of the session while the library switches its transport, on which
+	// the library would dereference nil.
 	change sync.Mutex
 
 	mu          sync.Mutex
 	phase       phase
 	tries       int
 	attachments int
-	held        bool // an upgrade holds output back
+	held        bool // output is suspended during an upgrade
 	conn        *Conn
 	reason      string // set when this side decided to close
 }
@@ -75,7 +74,7 @@ func (s *session) listen() {
 	}
 
 	t.bind(s)
-	// What was sent while no poll was open goes out first on the new transport.
+	// Packets sent while no poll was open are sent first on the new transport.
 	_ = s.engine.Once("upgrade", func(...any) {
 		if left := t.takeBacklog(); len(left) > 0 {
 			s.engine.Transport().Send(left)
@@ -83,7 +82,7 @@ func (s *session) listen() {
 	})
 }
 
-// start begins reading and writing of a WebSocket: all listeners are attached by now.
+// start starts reading and writing of a WebSocket, after all listeners are attached.
 func (s *session) start() {
 	if t, ok := s.engine.Transport().(*wsTransport); ok {
 		t.start(s)
@@ -109,7 +108,7 @@ func (s *session) ended(reason string) {
 	})
 }
 
-// close ends the session from this side, whatever is still buffered.
+// close ends the session from this side and discards buffered packets.
 func (s *session) close(reason string) {
 	s.mu.Lock()
 	if s.reason == "" {
@@ -159,7 +158,7 @@ func (s *session) beginConnect(namespace string) error {
 	return nil
 }
 
-// refused lets the client try another token.
+// refused allows the client to try another token.
 func (s *session) refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +166,8 @@ func (s *session) refused() {
 	s.phase = phaseNew
 }
 
-// join makes conn the receiver of events. It returns false when the session
-// has ended meanwhile.
+// join sets conn as the receiver of events. It returns false when the session has ended in the
+// meantime.
 func (s *session) join(conn *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,9 @@ import (
 // pollWriteTimeout bounds the writing of one answer to a poll.
 const pollWriteTimeout = 60 * time.Second
 
-// pollTransport carries a session over HTTP requests. It replaces the
-// library's, which drops packets over 64 KiB, never answers a binary body,
-// bounds nothing, and writes to responses that may have ended.
-// Here a response is only ever written by its own request's goroutine.
+// pollTransport implements a session over HTTP requests. It replaces the library's transport,
+// which drops packets over 64 KiB, never answers a binary body, has no bounds, and writes to
+// responses that may have ended. Here only the request's own goroutine writes its response.
 type pollTransport struct {
 	transports.Transport
 	server  *Server
@@ -52,10 +51,11 @@ func (t *pollTransport) bind(s *session) {
 	t.session = s
 }
 
-// OnRequest is the library's way in; requests come through servePoll and servePost instead.
+// OnRequest satisfies the library's interface; requests arrive through servePoll and servePost
+// instead.
 func (*pollTransport) OnRequest(*types.HttpContext) {}
 
-// Send answers the open poll, or keeps the packets for the next.
+// Send answers the open poll, or stores the packets for the next one.
 func (t *pollTransport) Send(packets []*packet.Packet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *pollTransport) Send(packets []*packet.Packet) {
 	t.answer()
 }
 
-// answer gives the backlog to the open poll; t.mu is held.
+// answer sends the backlog to the open poll; the caller holds t.mu.
 func (t *pollTransport) answer() {
 	if t.waiting != nil && len(t.backlog) > 0 {
 		t.waiting <- t.backlog
@@ -93,7 +93,7 @@ func (t *pollTransport) flushForUpgrade(on bool) {
 	}
 }
 
-// takeBacklog is what the client has not been sent when it changes transports.
+// takeBacklog returns the unsent packets when the client changes transports.
 func (t *pollTransport) takeBacklog() []*packet.Packet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *pollTransport) takeBacklog() []*packet.Packet {
 	return left
 }
 
-// servePoll holds a GET until there is something to send.
+// servePoll blocks a GET until there are packets to send.
 func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 	poll := make(chan []*packet.Packet, 1)
 
@@ -192,8 +192,8 @@ func (t *pollTransport) respond(w http.ResponseWriter, packets []*packet.Packet)
 	t.Emit("drain")
 }
 
-// servePost takes the packets of a POST. It answers when they are queued, so
-// that a client that sends too much is slowed down.
+// servePost takes the packets of a POST. It responds when they are queued, so that a client
+// that sends too much is slowed down.
 func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/octet-stream") {
 		refuse(w, http.StatusBadRequest, "Bad request")
@@ -287,7 +287,7 @@ func (t *pollTransport) OnClose() {
 	t.ended(nil)
 }
 
-// DoClose notifies the client at once when a poll is open, else at its next one.
+// DoClose notifies the client immediately when a poll is open, else at its next one.
 func (t *pollTransport) DoClose(fn types.Callable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,8 +327,8 @@ func (t *pollTransport) finishClose() {
 	t.ended(fn)
 }
 
-// ended notifies the library, never from within one of its own calls: those may
-// hold what a change of transport needs.
+// ended notifies the library, never from within one of its own calls, which may hold locks that
+// a change of transport needs.
 func (t *pollTransport) ended(fn types.Callable) {
 	defer t.server.recovered("close")
 

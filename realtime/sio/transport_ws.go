@@ -12,12 +12,12 @@ import (
 	"github.com/zishang520/engine.io/v2/types"
 )
 
-// wsScratch is how much of its encoding buffer a connection keeps.
+// wsScratch is the maximum encoding buffer that an idle connection retains.
 const wsScratch = 64 << 10
 
-// wsTransport carries a session over one WebSocket. It replaces the library's,
-// which reads before anybody listens (a crash), leaves out the rest of a batch
-// after a broadcast, and starts a goroutine for each batch.
+// wsTransport implements a session over one WebSocket. It replaces the library's transport,
+// which reads before listeners are attached (a crash), omits the rest of a batch after a
+// broadcast, and starts a goroutine for each batch.
 type wsTransport struct {
 	transports.Transport
 	conn *websocket.Conn
@@ -30,7 +30,7 @@ type wsTransport struct {
 	mu      sync.Mutex
 	queue   []*packet.Packet
 	closing bool
-	// suppressed drops what the library sends while it processes a probe that was
+	// suppressed drops packets that the library sends while it processes a probe that was
 	// answered already.
 	suppressed bool
 }
@@ -52,7 +52,7 @@ func newWSTransport(ctx *types.HttpContext, conn *websocket.Conn, net *handedCon
 func (*wsTransport) Name() string          { return transports.WEBSOCKET }
 func (*wsTransport) HandlesUpgrades() bool { return true }
 
-// start begins reading and writing. Whatever was sent to the transport so far waits until then.
+// start starts reading and writing. Packets sent to the transport before are queued until then.
 func (t *wsTransport) start(s *session) {
 	t.mu.Lock()
 	t.session = s
@@ -84,7 +84,7 @@ func (t *wsTransport) mute(on bool) {
 	t.suppressed = on
 }
 
-// DoClose lets the writer send what it has, for a moment, and close.
+// DoClose gives the writer a moment to send its queue, then closes.
 func (t *wsTransport) DoClose(fn types.Callable) {
 	t.mu.Lock()
 	t.closing = true

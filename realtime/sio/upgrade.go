@@ -64,8 +64,8 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	if err := expect(conn, "2probe"); err != nil {
 		return err
 	}
-	// From here on nothing goes out until the change is done: an answer to a
-	// poll that the client has given up would be lost.
+	// From here on output is suspended until the change has finished: an answer to a poll that
+	// the client has abandoned would be lost.
 	sess.holdOutput(true)
 
 	_ = conn.SetWriteDeadline(time.Now().Add(upgradeTimeout))
@@ -143,7 +143,7 @@ func closeWith(done <-chan struct{}, conn *websocket.Conn) (stop func()) {
 	return func() { close(stopped) }
 }
 
-// holdOutput keeps the connection's events back, or lets them go.
+// holdOutput suspends or resumes the connection's events.
 func (s *session) holdOutput(on bool) {
 	s.mu.Lock()
 	s.held = on

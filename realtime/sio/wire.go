@@ -6,7 +6,7 @@ import (
 	"github.com/zishang520/engine.io-go-parser/packet"
 )
 
-// separator stands between the packets of one polling body.
+// separator separates the packets of one polling body.
 const separator = 0x1e
 
 // Engine.IO packet types (protocol revision 4) as their first byte.
@@ -28,7 +28,7 @@ type inbound struct {
 	binary  bool
 }
 
-// Read makes inbound acceptable to the library, which passes data on as readers.
+// Read implements io.Reader for the library, which passes data on as readers.
 func (*inbound) Read([]byte) (int, error) { return 0, io.EOF }
 
 // decodePacket reads one Engine.IO packet. Anything unknown becomes an ERROR

@@ -7,8 +7,8 @@ import (
 	"everloop/infra/sandbox"
 )
 
-// browserTools looks for what the browser tools of sessions need, and starts the browser
-// in the sandbox. Everything else works without them.
+// browserTools checks the requirements of sessions' browser tools, and starts the browser in
+// the sandbox. Everything else works without them.
 func browserTools(ctx context.Context, box *sandbox.Sandbox, s Settings) Check {
 	check := Check{Name: "browser tools", State: OK}
 

@@ -13,8 +13,8 @@ import (
 	"everloop/internal/pgprograms"
 )
 
-// EmbeddedPostgres looks for what the embedded PostgreSQL needs: its programs, and an
-// account that is not root.
+// EmbeddedPostgres checks the requirements of the embedded PostgreSQL: its programs, and a
+// non-root account.
 func EmbeddedPostgres(ctx context.Context, dataDir, binDir string) []Check {
 	checks := postgresPrograms(ctx, dataDir, binDir)
 	if os.Geteuid() == 0 && !known("postgres") && !known("nobody") {
@@ -32,7 +32,7 @@ func known(name string) bool {
 	return err == nil
 }
 
-// postgresPrograms looks for programs of a version that can open what is there.
+// postgresPrograms checks for programs of a version that can open the existing data.
 func postgresPrograms(ctx context.Context, dataDir, binDir string) []Check {
 	const name = "PostgreSQL"
 

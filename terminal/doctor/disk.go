@@ -95,7 +95,7 @@ func holder(dir string) string {
 
 	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return "" // closing the file gives the lock back
+		return "" // closing the file releases the lock
 	}
 
 	pid, _ := io.ReadAll(io.LimitReader(file, 32))
@@ -106,8 +106,8 @@ func holder(dir string) string {
 	return "unknown"
 }
 
-// ExtendedAttributes tries what the embedded object store needs of the file system:
-// without them it keeps its metadata in files.
+// ExtendedAttributes checks the extended attributes that the embedded object store uses:
+// without them it stores its metadata in files.
 func ExtendedAttributes(parent string) []Check {
 	const name = "file system"
 

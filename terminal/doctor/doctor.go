@@ -1,7 +1,6 @@
-// Package doctor looks at a machine and reports whether Everloop can start on it:
-// one check a line, with a hint where something must be fixed. It changes
-// nothing that lasts. It must not know sessions, chats or how the roles are wired;
-// it is given the settings and tries what they name.
+// Package doctor checks whether Everloop can start on a machine: one check a line, with a hint
+// where something must be fixed. It makes no lasting changes. It must not depend on sessions,
+// chats or the wiring of roles; its input is the settings.
 package doctor
 
 import (
@@ -22,7 +21,7 @@ import (
 // State is the outcome of a check.
 type State string
 
-// The outcomes of a check: only Fail keeps Everloop from starting.
+// The outcomes of a check: only Fail prevents a start of Everloop.
 const (
 	OK   State = "ok"
 	Info State = "info"
@@ -38,7 +37,7 @@ type Check struct {
 	Hint   string `json:"hint,omitempty"` // what to fix, and how
 }
 
-// Settings are what a start would use.
+// Settings are the settings of a start.
 type Settings struct {
 	Faults    []string // of the settings themselves, found when they were read
 	DataDir   string   // absolute
@@ -50,7 +49,7 @@ type Settings struct {
 	ModelKey string
 	Model    string
 
-	ContextWindow int64 // of models whose server does not say
+	ContextWindow int64 // of models without a window from their server
 
 	Sandbox sandbox.Config
 	Browser browser.Tools
@@ -68,7 +67,7 @@ type Address struct {
 // checkTime bounds one check.
 const checkTime = 20 * time.Second
 
-// Run makes all checks at the same time and returns them in their order.
+// Run runs all checks concurrently and returns them in a fixed order.
 func Run(ctx context.Context, s Settings) []Check {
 	probes := []func(context.Context, Settings) []Check{settings, dataDir, workspaces}
 	for _, engine := range s.Engines {
@@ -98,7 +97,7 @@ func Run(ctx context.Context, s Settings) []Check {
 	return checks
 }
 
-// CheckOf makes the result of a probe a line of the report.
+// CheckOf converts the result of a probe to a line of the report.
 func CheckOf(name string, result domain.CheckResult) Check {
 	state := OK
 
@@ -164,7 +163,7 @@ func WriteText(w io.Writer, checks []Check, color bool) error {
 	return err
 }
 
-// flat keeps a check on its line.
+// flat joins a text to one line.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // WriteJSON writes the report for programs.

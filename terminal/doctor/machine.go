@@ -60,7 +60,7 @@ func level(box *sandbox.Sandbox) Check {
 	return check
 }
 
-// limits returns who holds the limits of commands.
+// limits reports how the limits of commands are enforced.
 func limits(box *sandbox.Sandbox) Check {
 	check := Check{Name: "limits of commands", State: OK, Detail: "held by control groups"}
 	if box.Measured() {
@@ -84,7 +84,8 @@ func users(box *sandbox.Sandbox) Check {
 	return check
 }
 
-// ripgrep makes searches fast; the agent's own search needs it in the sandbox.
+// ripgrep checks for ripgrep, which makes searches fast; the agent's own search needs it in the
+// sandbox.
 func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
 	version, err := inSandbox(ctx, box, "rg", "--version")
 	if err != nil {
@@ -96,7 +97,7 @@ func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
 	return Check{Name: "ripgrep", State: OK, Detail: first}
 }
 
-// inSandbox gives what a program writes in a sandbox.
+// inSandbox returns the output of a program in a sandbox.
 func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "everloop-doctor-")
 	if err != nil {
@@ -131,7 +132,7 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 // maxSaid bounds what of a program's complaint is repeated, in bytes.
 const maxSaid = 300
 
-// said returns a program's complaint as the end of a sentence.
+// said returns a program's error output as the end of a sentence.
 func said(complaint string) string {
 	words := strings.Join(strings.Fields(strings.ToValidUTF8(complaint, "")), " ")
 	if words == "" {
@@ -151,14 +152,14 @@ func git(ctx context.Context, _ Settings) []Check {
 	return one("git", Info, strings.TrimSpace(string(out)), "")
 }
 
-// versionTime bounds a program that is asked for its version.
+// versionTime bounds running a program for its version.
 const versionTime = 10 * time.Second
 
 // earliest is a time that has passed: a clock before it was never set.
 var earliest = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// clock asks the kernel whether the time is right: tokens, schedules and the order
-// of events depend on it.
+// clock checks with the kernel whether the clock is synchronised: tokens, schedules and the
+// order of events depend on it.
 func clock(_ context.Context, _ Settings) []Check {
 	now := time.Now().UTC()
 

@@ -19,8 +19,8 @@ import (
 	"everloop/infra/external"
 )
 
-// Addresses finds the listen addresses in a command's settings: its string fields
-// whose variable ends in _ADDR, those of embedded structs included.
+// Addresses returns the listen addresses in a command's settings: its string fields whose
+// variable ends in _ADDR, including fields of embedded structs.
 func Addresses(settings any) []Address {
 	var (
 		found []Address
@@ -43,8 +43,8 @@ func Addresses(settings any) []Address {
 	return found
 }
 
-// ports tries each address. One that a running Everloop has is fine; whether that
-// one is well is then asked.
+// ports checks each address. A port that a running Everloop uses is fine; its health is then
+// checked.
 func ports(ctx context.Context, s Settings) []Check {
 	ours := map[string]bool{}
 	if pid := holder(s.DataDir); pid != "" {
@@ -102,8 +102,8 @@ func port(ctx context.Context, a Address, ours map[string]bool) Check {
 	return check
 }
 
-// askReady asks the listener whether it is an Everloop, and whether all is
-// well with it; Info means that it is none.
+// askReady checks whether the listener is an Everloop, and whether it is healthy; Info means
+// that it is not one.
 func askReady(ctx context.Context, addr string) (State, string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -145,7 +145,7 @@ func get(ctx context.Context, url string) (out readyReply, status int, err error
 	}
 	defer res.Body.Close()
 
-	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&out) // what is no JSON is no Everloop
+	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&out) // invalid JSON means that it is not an Everloop
 
 	return out, res.StatusCode, nil
 }
@@ -160,7 +160,7 @@ func reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// process is who listens on a port, as far as this user may see it.
+// process is the process that listens on a port, if this user can see it.
 type process struct{ pid, name string }
 
 func (p process) String() string {

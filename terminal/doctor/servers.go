@@ -13,9 +13,9 @@ import (
 	modelserver "everloop/infra/model"
 )
 
-// WorkerVersions returns which build of the workers gets new chats, and which may be
-// stopped. A server that workers have not joined yet has nothing to say. refusal is the
-// server's, when it has no worker deployments.
+// WorkerVersions reports which build of the workers receives new chats, and which builds can be
+// stopped. It reports nothing for a server that no workers have joined yet. refusal is the
+// server's error when it has no worker deployments.
 func WorkerVersions(look domain.WorkerDeployment, refusal, err error) []Check {
 	const name = "worker versions"
 
@@ -58,7 +58,7 @@ func describeVersions(name string, d domain.WorkerDeployment) []Check {
 	return checks
 }
 
-// model asks the model server for its models.
+// model requests the model list of the model server.
 func model(ctx context.Context, s Settings) []Check {
 	const name = "model"
 	if s.ModelURL == "" {

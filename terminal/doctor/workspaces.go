@@ -15,8 +15,8 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// workspaces tries what the files of sessions need of the file system, which may be one
-// that several machines share.
+// workspaces checks the requirements of session files on the file system, which several
+// machines may share.
 func workspaces(ctx context.Context, s Settings) []Check {
 	dir, _ := existing(filepath.Join(s.DataDir, "workspace"))
 	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil && !strings.HasPrefix(dir, s.DataDir) {
