@@ -10,10 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	steps "everloop/activities/contract"
 	"everloop/api/production"
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
+	"everloop/service/dagruns"
 )
 
 const runsOf = "/api/prod_solution/dag/{p}/runs"
@@ -89,6 +91,9 @@ func (noEngine) LastAt(context.Context, domain.SessionID) (time.Time, error) {
 	return time.Time{}, nil
 }
 
+func (noEngine) CancelDAGRun(context.Context, string, string) (bool, error) { return true, nil }
+func (noEngine) AwaitDAGRun(context.Context, string, string) error          { return nil }
+
 func (noEngine) NotifyWaiter(context.Context, schedule.ChatWaiter) (bool, error) {
 	return true, nil
 }
@@ -100,7 +105,7 @@ func (w *world) dagRun(solution string) string {
 		ID: domain.NewID(), SolutionID: solution, OwnerID: w.annID, Version: 2, Trigger: dagrun.TriggerAPI, Inputs: []byte(`{}`),
 		Nodes: []string{"s", "z"},
 	}
-	require.NoError(w.t, w.db.CreateDAGRun(w.t.Context(), run))
+	require.NoError(w.t, dagruns.NewStore(w.db.DB).CreateDAGRun(w.t.Context(), run))
 	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE dag_runs SET status = 'failed', finished_at = now() WHERE id = $1`, run.ID)
 	require.NoError(w.t, err)
 
@@ -129,7 +134,9 @@ func TestDAGRuns_versionsInUseStay(t *testing.T) {
 	require.Equal(t, 200, w.do("PUT", at, w.ann, `{"base_version":2,"dag":`+smallDAG+`}`).status)
 	w.do("DELETE", at+"/versions/2", w.ann, "").code(409, "version_in_use")
 	require.Equal(t, 200, w.do("POST", at+"/runs/"+run+"/cancel", w.ann, "").status)
-	_, err := w.db.AdvanceDAGRun(t.Context(), run)
+
+	ended := steps.StoreDAGRunIn{DAGTry: steps.DAGTry{RunID: run}, Status: dagrun.Cancelled}
+	_, err := dagruns.NewStore(w.db.DB).StoreRun(t.Context(), ended)
 	require.NoError(t, err)
 
 	cancelled := w.do("GET", at+"/runs/"+run, w.ann, "").json()

@@ -127,9 +127,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
-		dagruns.Config{
-			Store: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
-			Logger: logger, CodeTimeout: 1,
+		dagruns.Deps{
+			DB: db.DB, Sessions: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
+			DeleteSolution: db.DeleteProdSolution, Logger: logger, CodeTimeout: 1,
 		},
 	)
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	}
 	cfg.Production = apiproduction.API{
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, ProdSolutions: db, Production: prod,
-		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: issues, Board: issues,
+		DAGRuns: dags, DAGRunRecords: dags, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: issues, Board: issues,
 	}
 
 	for _, c := range change {

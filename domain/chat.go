@@ -128,6 +128,7 @@ type Send struct {
 	Delivery        Delivery
 	Trigger         Trigger
 	Waiter          string // the id of a workflow run that is signalled when the chat has ended; empty: none
+	Parented        bool   // the caller starts the workflow of the session, as a child
 }
 
 // SendAck is the acknowledgement of a durable chat:send.

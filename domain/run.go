@@ -2,23 +2,22 @@ package domain
 
 import "time"
 
-// SessionRun contains the memo and search fields that the run of a session is started with, for
-// operators.
+// SessionRun is what the run of a session is started with, for operators to
+// find it by.
 type SessionRun struct {
 	SessionID  SessionID
 	OwnerID    string
 	SolutionID string
 	Model      *string
-	// Open reports that its run should be open, waiting or at work: it is signalled before one
-	// is started.
+	// Open says that its run should be open, waiting or at work: it is signalled before one is started.
 	Open bool
 }
 
 // RunState is what became of a durable run.
 type RunState int
 
-// In order: a run that is open and healthy, one whose workflow tasks keep failing, one that has
-// closed, and one that is unknown to Temporal.
+// A run that is open and healthy, one whose decisions keep failing, one that has
+// closed, and one that the engine does not know.
 const (
 	RunOpen RunState = iota
 	RunStuck
@@ -26,15 +25,17 @@ const (
 	RunUnknown
 )
 
-// RunLook is the observed state of the newest run of a workflow.
+// RunLook is what was seen of the newest run of a workflow.
 type RunLook struct {
 	State     RunState
 	RunID     string
 	Cause     string // why it is not open and healthy
-	Finishing bool   // of a stuck run: finishing its chat keeps failing
+	Finishing bool   // of a stuck run: the end of its chat is what keeps failing
+	// Terminated: an operator closed the run, and not the service itself.
+	Terminated bool
 }
 
-// Restart counts how often a chat has continued in a new run without progress.
+// Restart says how often a chat has gone on in a new run without making progress.
 type Restart struct {
 	Running     bool   // false: the chat has ended, and nothing was counted
 	Counted     bool   // false: the loss of this run was counted before
@@ -42,8 +43,8 @@ type Restart struct {
 	ForceFailed string // why an administrator wants the chat to fail; empty: they do not
 }
 
-// OpenChat is a chat that is running or waiting for an answer according to the database, and
-// the run that should execute it.
+// OpenChat is a chat that the database holds to be running or waiting for an
+// answer, and the run that should carry it.
 type OpenChat struct {
 	ChatID     ChatID    `db:"id"`
 	SessionID  SessionID `db:"session_id"`
@@ -53,7 +54,7 @@ type OpenChat struct {
 	StartedAt  time.Time `db:"started_at"`
 }
 
-// OpenSubAgent is a sub-agent that is at work according to the database. A background sub-agent
+// OpenSubAgent is a sub-agent that the database holds to be at work. One in the background
 // has the run of its task.
 type OpenSubAgent struct {
 	LoopID     string    `db:"id"`

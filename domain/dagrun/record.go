@@ -56,7 +56,7 @@ type NodeRecord struct {
 	Items        *ItemCounts       `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }
 
-// ItemCounts is the progress of a map node's items.
+// ItemCounts says how far the items of a map node are.
 type ItemCounts struct {
 	Total     int `json:"total" doc:"How many there are." example:"20"`
 	Running   int `json:"running" doc:"How many are worked on." example:"8"`
@@ -72,16 +72,16 @@ type New struct {
 	Version    int
 	Trigger    string
 	Inputs     json.RawMessage
-	ParentRun  string // empty: it is not a subflow
+	ParentRun  string // empty: it is no subflow
 	Depth      int
 	Nodes      []string // of the version
 }
 
-// Resumption configures how a failed run is retried.
+// Resumption says how a run that failed is retried.
 type Resumption struct {
-	FromNodeID string         // it and its successors run again; empty: only the nodes that must
+	FromNodeID string         // it and what comes after it run again; empty: what has to
 	Version    int            // 0: the same
-	KeepNodes  []string       // nodes whose outputs are reused despite changes
+	KeepNodes  []string       // their outputs are used whatever has changed
 	Override   map[string]any // fields of the inputs that change
 }
 
@@ -94,7 +94,7 @@ type Retry struct {
 	Nodes   []string        // of the version
 }
 
-// InputsWith returns the inputs of the run with some fields overridden.
+// InputsWith gives the inputs of the run with some fields changed.
 func (r RunRecord) InputsWith(override map[string]any) (json.RawMessage, error) {
 	if len(override) == 0 {
 		return r.Inputs, nil
@@ -116,38 +116,22 @@ type Ref struct {
 	SolutionID string
 }
 
-// Step lists the actions to take after a run was advanced.
-type Step struct {
-	Ended    bool
-	Begin    []Handle   // units to start; repeated in each step until they have started
-	Stop     []Handle   // units whose work is to be stopped; they are named until it is
-	WakeAt   *time.Time // when something is due
-	Watch    []Watch    // units of which activity is due
-	Solution string
-
-	Parent, ParentSolution string // the run that waits for this one; empty: none
+// Work is a unit with what its attempt needs to start, to be watched or to be stopped.
+type Work struct {
+	Unit    Unit
+	Request *Request
+	Node    dag.Node
+	Run     WorkRun
+	// ChildSolution is the production solution of the run of its subflow; empty: there is none.
+	ChildSolution string
+	Idle          bool // its chat waits for something outside of it, so that no activity is expected
 }
 
-// Handle names a unit to be started or stopped.
-type Handle struct {
-	ID      string
-	NodeID  string
-	Attempt int
-}
-
-// Watch is a unit that works, of which activity is due: an event of its session.
-type Watch struct {
-	ID        string
-	Attempt   int
-	SessionID domain.SessionID
-	Limit     time.Duration // how long it may show none
-	Waits     bool          // for a person, a worker, an unavailable model or the event log: no activity is expected
-}
-
-// UnitWork is the data needed to start or stop a unit.
-type UnitWork struct {
-	Run           New
-	Node          dag.Node
-	Unit          Unit
-	ChildSolution string // of the run of its subflow
+// WorkRun is the run of a unit.
+type WorkRun struct {
+	ID         string
+	SolutionID string
+	OwnerID    string
+	Version    int
+	Depth      int
 }

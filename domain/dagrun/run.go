@@ -1,50 +1,64 @@
 package dagrun
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
-	"everloop/domain"
 	"everloop/domain/dag"
-	"everloop/domain/expression"
-	"everloop/domain/schema"
 )
 
-// Run is the state of a run, for one step of the scheduler. The store fills it, calls Advance
-// and writes the changes.
-type Run struct {
-	Graph  dag.Graph
-	Inputs json.RawMessage
-	Now    time.Time
-	Cancel bool                 // requested by a user
-	Nodes  map[string]*Unit     // by node
-	Items  map[string][]*Unit   // of open map nodes, in their order; without requests and outputs
-	Ended  map[string]Result    // work that has ended, by unit
-	Before map[string][]Earlier // outputs that may be used again, by node
-
-	// ItemOutputs reads the outputs of the items of a map node, in their order.
-	ItemOutputs func(nodeID string) ([]json.RawMessage, error)
-
-	Status  Status
-	Outputs json.RawMessage
-	Failure *NodeFailure
-	WakeAt  *time.Time // the next time at which something is due
-	Watch   []*Unit    // units that work, of which activity is due
-
-	nodes   map[string]dag.Node
-	into    map[string][]dag.Edge
-	decoded map[string]any
-	input   any // decoded
-	total   int
-
-	budget *expression.Budget // of the conditions of one step
-	held   map[string]bool    // conditions that were evaluated, by edge
+// Content answers what depends on the inputs and outputs of a run, and writes them. An
+// error ends the run.
+type Content interface {
+	// Activate resolves what a node is given by the nodes before it. An earlier output that
+	// fits is used again; otherwise, with start, the node starts as by Start.
+	Activate(n dag.Node, before []string, start bool) (Outcome, error)
+	// Start completes a node that does no work outside the run, or creates the items of a map.
+	Start(n dag.Node) (Outcome, error)
+	// Take reads how the work of a unit ended and makes its output of it.
+	Take(u *Unit) (Outcome, error)
+	// Gather makes the output of a map node of the outputs of its items.
+	Gather(n dag.Node) (Outcome, error)
+	// Follows reports whether the answer and the condition of an edge hold.
+	Follows(e dag.Edge) (Outcome, error)
 }
 
-// Advance takes every step of a run that is possible now. On an error nothing must be stored.
+// Outcome is what Content made of a unit or an edge.
+type Outcome struct {
+	// Status is Completed, Reused or Failed; Ready: the node can start; Running: a map has
+	// items, or the work has not ended.
+	Status   Status       `json:"status,omitempty"`
+	Failure  *NodeFailure `json:"failure,omitempty"`
+	Items    int          `json:"items,omitempty"`
+	Approved bool         `json:"approved,omitempty"` // of an approval
+	Holds    bool         `json:"holds,omitempty"`    // of an edge
+}
+
+// Run is the state of a run. Each change of it is followed by Advance.
+type Run struct {
+	Graph   dag.Graph // its Skeleton is enough
+	Content Content
+	Now     time.Time
+	Cancel  bool               // its end was requested
+	Nodes   map[string]*Unit   // by node
+	Items   map[string][]*Unit // of open map nodes, in their order
+
+	Status  Status
+	Failure *NodeFailure
+	WakeAt  *time.Time // the next time at which something is due
+	Watch   []*Unit    // working units whose activity is due
+
+	nodes map[string]dag.Node
+	into  map[string][]dag.Edge
+	order []dag.Node
+	held  map[string]bool // edges that were evaluated
+	err   error           // of the content
+}
+
+// Advance takes every step of a run that can be taken now.
 func (r *Run) Advance() error {
 	if r.Status.Over() {
 		return nil
@@ -54,12 +68,9 @@ func (r *Run) Advance() error {
 	r.settle()
 	r.expire()
 
-	for _, id := range r.Graph.Order() {
-		r.visit(r.nodes[id], r.Nodes[id])
-
-		if err := r.gather(r.nodes[id], r.Nodes[id]); err != nil {
-			return err
-		}
+	for _, n := range r.order {
+		r.visit(n, r.Nodes[n.ID])
+		r.gather(n, r.Nodes[n.ID])
 	}
 
 	r.finish()
@@ -69,13 +80,16 @@ func (r *Run) Advance() error {
 		r.plan()
 	}
 
-	return nil
+	return r.err
 }
 
 func (r *Run) prepare() {
-	r.Status = Running
+	r.Status, r.WakeAt, r.Watch = Running, nil, nil
+	if r.nodes != nil {
+		return
+	}
 
-	r.nodes, r.into, r.decoded = map[string]dag.Node{}, map[string][]dag.Edge{}, map[string]any{}
+	r.nodes, r.into, r.held = map[string]dag.Node{}, map[string][]dag.Edge{}, map[string]bool{}
 	for _, n := range r.Graph.Nodes {
 		r.nodes[n.ID] = n
 	}
@@ -84,15 +98,33 @@ func (r *Run) prepare() {
 		r.into[e.Target] = append(r.into[e.Target], e)
 	}
 
-	for _, u := range r.Nodes {
-		r.total += len(u.Output)
+	for _, id := range r.Graph.Order() {
+		r.order = append(r.order, r.nodes[id])
 	}
-
-	r.budget, r.held, r.input = expression.NewBudget(), map[string]bool{}, decode(r.Inputs)
 }
 
-// units are all units of the run, in a fixed order.
-func (r *Run) units() []*Unit {
+// ask calls the content unless an earlier call failed.
+func (r *Run) ask(call func() (Outcome, error)) Outcome {
+	if r.err != nil {
+		return Outcome{Status: Running}
+	}
+
+	out, err := call()
+	if err != nil {
+		r.err = err
+		return Outcome{Status: Running}
+	}
+
+	return out
+}
+
+func (r *Run) now() *time.Time {
+	now := r.Now
+	return &now
+}
+
+// Units are all units of the run, in a fixed order.
+func (r *Run) Units() []*Unit {
 	var all []*Unit
 	for _, n := range r.Graph.Nodes {
 		all = append(all, r.Nodes[n.ID])
@@ -104,136 +136,77 @@ func (r *Run) units() []*Unit {
 
 // settle takes the results of work that has ended.
 func (r *Run) settle() {
-	for _, u := range r.units() {
-		result, ended := r.Ended[u.ID]
-		if !ended || u.Status != Running {
+	for _, u := range r.Units() {
+		look, rejected := u.Look, u.Rejected
+		u.Look, u.Rejected = false, nil
+
+		if u.Status != Running || !look && rejected == nil {
 			continue
 		}
 
-		u.Usage = u.Usage.Add(result.Usage)
+		out := Outcome{Status: Running}
+		if u.Begun && look {
+			out = r.ask(func() (Outcome, error) { return r.Content.Take(u) })
+		}
 
-		u.Changed = true
 		switch {
-		case result.Failure != nil:
-			u.Stop = result.Stop
-			r.fail(u, *result.Failure)
+		case out.Status == Running && rejected != nil:
+			u.Stop = u.Begun
+			r.fail(u, *rejected)
+		case out.Status == Running:
+		case out.Status == Failed:
+			r.fail(u, *out.Failure)
 		case u.Phase == PhaseApproval:
-			r.decided(u, result.Text)
+			r.decided(u, out)
 		default:
-			r.take(u, result)
+			r.complete(u, out.Status)
 		}
 	}
 }
 
-// Approve is the answer that allows a node to start; any other rejects it.
+// Approve is the answer that lets a node begin; any other rejects it.
 const (
 	Approve = dag.AnswerApprove
 	Reject  = dag.AnswerReject
 )
 
-func (r *Run) decided(u *Unit, answer string) {
-	if answer != Approve {
-		r.fail(u, NodeFailure{CodeNotApproved, "the node was not approved: " + cut(answer)})
+func (r *Run) decided(u *Unit, out Outcome) {
+	if !out.Approved {
+		r.fail(u, *out.Failure)
 		return
 	}
 
-	u.SessionID, u.Begun, u.Attempt = "", false, 0
-	r.start(r.nodes[u.NodeID], u)
+	u.SessionID, u.ChatID, u.Begun, u.Attempt = "", "", false, 0
+	r.start(r.nodes[u.NodeID], u, nil)
 }
 
-// take derives the output of a unit from the result of its work.
-func (r *Run) take(u *Unit, result Result) {
-	outputSchema := r.schemaOf(u)
-
-	output := result.JSON
-	switch {
-	case output != nil:
-	case outputSchema != nil:
-		parsed, err := schema.JSONAnswer(result.Text)
-		if err != nil {
-			r.fail(u, NodeFailure{CodeInvalidOutput, "the output is not one JSON value, as output_schema asks for"})
-			return
-		}
-
-		output = parsed
-	default:
-		output, _ = marshal(domain.CleanText(result.Text))
-	}
-
-	if failure := checkOutput(outputSchema, output); failure != nil {
-		r.fail(u, *failure)
-		return
-	}
-
-	r.complete(u, output)
+// complete ends a unit whose output the content has written.
+func (r *Run) complete(u *Unit, status Status) {
+	u.Status, u.Phase, u.Failure, u.DueAt, u.Deadline, u.FinishedAt, u.Changed = status, "", nil, nil, nil, r.now(), false
 }
 
-// schemaOf returns the schema of a unit's output. The schema of an item is part of its node's
-// list schema.
-func (r *Run) schemaOf(u *Unit) map[string]json.RawMessage {
-	return SchemaOf(r.nodes[u.NodeID], u.Item)
-}
-
-// SchemaOf is the schema of the output of a node, or of one of its items.
-func SchemaOf(n dag.Node, item int) map[string]json.RawMessage {
-	if item == NoItem {
-		return n.OutputSchema
-	}
-
-	var inner map[string]json.RawMessage
-	if raw, found := n.OutputSchema["items"]; found && json.Unmarshal(raw, &inner) == nil {
-		return inner
-	}
-
-	return nil
-}
-
-func (r *Run) complete(u *Unit, output json.RawMessage) {
-	n := r.nodes[u.NodeID]
-
-	bounded := !immediate(n.Type) && !isMap(n, u)
-	if bounded && len(output) > MaxOutput || r.total+len(output) > MaxTotal {
-		r.fail(u, NodeFailure{CodeOutputTooLarge, fmt.Sprintf("the output has %d bytes: one may have %d, those of a run together %d",
-			len(output), MaxOutput, MaxTotal)})
-
-		return
-	}
-
-	r.total += len(output)
-	u.Output, u.Status, u.Phase, u.Failure = output, Completed, "", nil
-	u.DueAt, u.Deadline = nil, nil
-	r.over(u)
-}
-
-func (r *Run) over(u *Unit) {
-	u.FinishedAt, u.Changed = &r.Now, true
-	if u.StartedAt == nil {
-		u.StartedAt = &r.Now
-	}
+func (r *Run) over(u *Unit, status Status) {
+	u.Status, u.Phase, u.DueAt, u.Deadline, u.FinishedAt, u.Changed = status, "", nil, nil, r.now(), true
 }
 
 // final are failures after which another attempt cannot succeed.
 var final = []string{CodeNotApproved, CodeInvalidItems, CodeSubflowTooDeep, CodeOutputTooLarge, CodeInvalidInputs}
 
-// fail ends an attempt of a unit. Another one follows after a pause, if its node allows.
+// fail ends an attempt of a unit. Another one follows after a pause if its node allows it.
 func (r *Run) fail(u *Unit, failure NodeFailure) {
 	n := r.nodes[u.NodeID]
-	u.Failure, u.Changed, u.DueAt, u.Deadline = &failure, true, nil, nil
+	u.Failure = &failure
 	// An item has the attempts of its node, a map node itself has one.
 	again := n.Retry != nil && u.Attempt > 0 && u.Attempt < n.Retry.MaxAttempts && u.Phase == PhaseWork &&
-		!slices.Contains(
-			final,
-			failure.Code,
-		) && !slices.Contains(n.Retry.NonRetryable, failure.Code) && (n.Type != dag.Map || u.Item != NoItem)
+		!slices.Contains(final, failure.Code) && !slices.Contains(n.Retry.NonRetryable, failure.Code) &&
+		(n.Type != dag.Map || u.Item != NoItem)
 	if !again {
-		u.Status, u.Phase = Failed, ""
-		r.over(u)
-
+		r.over(u, Failed)
 		return
 	}
 
 	due := r.Now.Add(Pause(*n.Retry, u.Attempt))
-	u.Status, u.Phase, u.DueAt = Waiting, PhasePause, &due
+	u.Status, u.Phase, u.DueAt, u.Deadline, u.Changed = Waiting, PhasePause, &due, nil, true
 }
 
 // Pause is how long the next attempt waits after some have failed.
@@ -247,53 +220,105 @@ func Pause(retry dag.Retry, failed int) time.Duration {
 		factor = 2
 	}
 
-	most := retry.MaxIntervalS
-	if most == 0 {
-		most = 3600
+	longest := retry.MaxIntervalS
+	if longest == 0 {
+		longest = 3600
 	}
 
-	return time.Duration(min(first*math.Pow(factor, float64(failed-1)), most) * float64(time.Second))
+	return time.Duration(min(first*math.Pow(factor, float64(failed-1)), longest) * float64(time.Second))
 }
 
-// expire ends pauses and attempts whose time is over, and finds units of which a sign of
-// life is due.
+// expire ends pauses and attempts whose time is over, and finds units whose activity is due.
 func (r *Run) expire() {
-	for _, u := range r.units() {
+	for _, u := range r.Units() {
 		switch {
 		case u.Status == Waiting && u.DueAt != nil && !u.Stop && !r.Now.Before(*u.DueAt):
-			if r.nodes[u.NodeID].Type == dag.Wait {
-				r.complete(u, json.RawMessage("null"))
+			if n := r.nodes[u.NodeID]; n.Type == dag.Wait {
+				out := r.ask(func() (Outcome, error) { return r.Content.Start(n) })
+				r.start(n, u, &out)
+
 				continue
 			}
 
 			u.Status, u.Phase, u.DueAt, u.Changed = Ready, PhaseWork, nil, true
-			u.SessionID, u.ChildID, u.Begun = "", "", false
+			u.SessionID, u.ChatID, u.ChildID, u.Begun = "", "", "", false
 		case u.Status == Running && u.Deadline != nil && !r.Now.Before(*u.Deadline):
-			u.Stop = u.given()
+			u.Stop = u.Item != NoItem || !isMap(r.nodes[u.NodeID], u)
 			r.fail(u, NodeFailure{CodeTimeout, "the attempt took longer than timeout_s"})
-		case u.Status == Running && u.DueAt != nil && !r.Now.Before(*u.DueAt):
+		case u.Status == Running && u.Begun && u.DueAt != nil && !r.Now.Before(*u.DueAt):
 			r.Watch = append(r.Watch, u)
 		}
 	}
 }
 
-// visit decides about a node that is not decided yet.
+// visit decides about a node for which nothing was decided yet.
 func (r *Run) visit(n dag.Node, u *Unit) {
-	if u.Status != Pending || r.Failure != nil || r.Cancel {
+	if u.Status != Pending || r.Failure != nil || r.Cancel || r.err != nil {
 		return
 	}
 
 	before, decided := r.taken(n)
 	switch {
-	case !decided:
+	case !decided || r.Failure != nil || r.err != nil:
 	case n.Type != dag.Start && len(before) == 0:
-		u.Status = Skipped
-		r.over(u)
+		r.over(u, Skipped)
 	default:
 		r.activate(n, u, before)
 	}
 
 	r.note(n, u)
+}
+
+// activate starts a node that the run has reached, or uses its earlier output.
+func (r *Run) activate(n dag.Node, u *Unit, before []string) {
+	asks := n.Approval != nil && n.Approval.Policy != dag.ApprovalNone
+	out := r.ask(func() (Outcome, error) { return r.Content.Activate(n, before, !asks) })
+
+	switch {
+	case r.err != nil:
+	case out.Status == Ready && asks:
+		u.Status, u.Phase = Ready, PhaseApproval
+	default:
+		r.start(n, u, &out)
+	}
+}
+
+// start starts the work of a node: as the content has done already, or after its approval.
+func (r *Run) start(n dag.Node, u *Unit, out *Outcome) {
+	if out == nil && (Immediate(n.Type) || n.Type == dag.Map) {
+		started := r.ask(func() (Outcome, error) { return r.Content.Start(n) })
+		out = &started
+	}
+
+	u.Phase = PhaseWork
+
+	switch {
+	case out != nil && out.Status == Failed:
+		r.fail(u, *out.Failure)
+	case out != nil && out.Status.Over():
+		r.complete(u, out.Status)
+	case r.err != nil:
+	case n.Type == dag.Wait:
+		due := r.Now.Add(time.Duration(configOf(n).WaitS) * time.Second)
+		u.Status, u.Phase, u.DueAt, u.Changed = Waiting, PhasePause, &due, true
+	case n.Type == dag.Map:
+		u.Status, u.Attempt = Running, 1
+		for i := range out.Items {
+			r.Items[n.ID] = append(r.Items[n.ID], &Unit{NodeID: n.ID, Item: i, Status: Ready, Phase: PhaseWork})
+		}
+	default:
+		u.Status = Ready
+	}
+}
+
+// Immediate types do no work outside the run.
+func Immediate(t dag.NodeType) bool {
+	switch t {
+	case dag.Start, dag.End, dag.Condition, dag.Join:
+		return true
+	default:
+		return false
+	}
 }
 
 // note ends the run for a node that failed without anything to follow.
@@ -339,18 +364,14 @@ func (r *Run) follows(e dag.Edge) bool {
 		return false
 	}
 
-	if node.Type == dag.Human && e.SourceHandle != "" && e.SourceHandle != asText(r.output(e.Source)) {
-		return false
+	if e.Condition != "" || node.Type == dag.Human && e.SourceHandle != "" {
+		return r.holds(e)
 	}
 
-	if e.Condition == "" {
-		return node.Type != dag.Condition || onError || !r.otherFollows(e)
-	}
-
-	return r.holds(e)
+	return node.Type != dag.Condition || onError || !r.otherFollows(e)
 }
 
-// otherFollows reports whether a condition node has an edge whose condition holds: then its
+// otherFollows reports whether a condition node has an edge whose condition holds: then
 // edges without a condition are not taken.
 func (r *Run) otherFollows(e dag.Edge) bool {
 	return slices.ContainsFunc(r.Graph.Edges, func(other dag.Edge) bool {
@@ -358,38 +379,228 @@ func (r *Run) otherFollows(e dag.Edge) bool {
 	})
 }
 
-// holds evaluates a condition, once a step. A condition that cannot be evaluated fails the run.
+// holds evaluates the answer and the condition of an edge, once. A condition that cannot be
+// evaluated fails the run.
 func (r *Run) holds(e dag.Edge) bool {
 	if holds, evaluated := r.held[e.ID]; evaluated {
 		return holds
 	}
 
-	holds, err := dag.Holds(e.Condition, r.scope(nil).value, r.budget)
-	if err != nil && r.Failure == nil {
-		r.Failure = &NodeFailure{CodeCondition, cut(fmt.Sprintf("the condition of edge %s cannot be evaluated: %v", e.ID, err))}
+	out := r.ask(func() (Outcome, error) { return r.Content.Follows(e) })
+	if out.Failure != nil && r.Failure == nil {
+		r.Failure = out.Failure
 	}
 
-	r.held[e.ID] = holds && err == nil
+	if r.err == nil {
+		r.held[e.ID] = out.Holds && out.Failure == nil
+	}
 
-	return r.held[e.ID]
+	return out.Holds && out.Failure == nil
 }
 
-func (r *Run) scope(item any) scope { return scope{outputs: r.output, input: r.input, item: item} }
+// gather ends a map node when its items are over, or when one of them failed.
+func (r *Run) gather(n dag.Node, u *Unit) {
+	defer r.note(n, u)
 
-func (r *Run) output(nodeID string) any {
-	if value, known := r.decoded[nodeID]; known {
-		return value
+	if n.Type != dag.Map || u.Status != Running || u.Phase != PhaseWork || r.err != nil {
+		return
 	}
 
-	u := r.Nodes[nodeID]
-	if u == nil || u.Output == nil {
-		return nil
+	open := false
+	for _, item := range r.Items[n.ID] {
+		if item.Status == Failed && n.OnError != dag.ErrorIgnored {
+			for _, other := range r.Items[n.ID] {
+				r.cancel(other)
+			}
+
+			message := "item failed"
+			if item.Failure != nil {
+				message = item.Failure.Message
+			}
+
+			r.fail(u, NodeFailure{failureCode(item), cut(fmt.Sprintf("item %d failed: %s", item.Item, message))})
+
+			return
+		}
+
+		open = open || !item.Status.Over()
 	}
 
-	value := decode(u.Output)
+	if open {
+		return
+	}
+
+	out := r.ask(func() (Outcome, error) { return r.Content.Gather(n) })
+
+	switch {
+	case r.err != nil:
+	case out.Status == Failed:
+		r.fail(u, *out.Failure)
+	default:
+		r.complete(u, out.Status)
+	}
+}
+
+func failureCode(u *Unit) string {
+	if u.Failure == nil {
+		return CodeToolFailed
+	}
+
+	return u.Failure.Code
+}
+
+func (r *Run) cancel(u *Unit) {
 	if u.Status.Over() {
-		r.decoded[nodeID] = value
+		return
 	}
 
-	return value
+	u.Stop = u.Stop || u.Status == Running && !isMap(r.nodes[u.NodeID], u)
+	r.over(u, Cancelled)
+}
+
+// finish ends the run when it failed, was cancelled, or has nothing left to do.
+func (r *Run) finish() {
+	switch {
+	case r.err != nil:
+		return
+	case r.Failure != nil:
+		r.Status = Failed
+	case r.Cancel:
+		r.Status = Cancelled
+	default:
+		for _, n := range r.order {
+			if !r.Nodes[n.ID].Status.Over() {
+				return
+			}
+		}
+
+		r.Status = Completed
+
+		return
+	}
+
+	r.CancelUnits()
+}
+
+// CancelUnits cancels all units that are not over.
+func (r *Run) CancelUnits() {
+	for _, u := range r.Units() {
+		r.cancel(u)
+	}
+}
+
+// begin starts ready units, as many as may work concurrently.
+func (r *Run) begin() {
+	working := 0
+
+	for _, u := range r.Units() {
+		if u.Status == Running && !isMap(r.nodes[u.NodeID], u) {
+			working++
+		}
+	}
+
+	for _, n := range r.Graph.Nodes {
+		r.beginUnit(n, r.Nodes[n.ID], &working)
+
+		wide := MapWidth
+		if n.Concurrency != nil {
+			wide = *n.Concurrency
+		}
+
+		for _, item := range r.Items[n.ID] {
+			if item.Status == Running {
+				wide--
+			}
+		}
+
+		for _, item := range r.Items[n.ID] {
+			if wide <= 0 || working >= MaxWidth {
+				break
+			}
+
+			if r.beginUnit(n, item, &working) {
+				wide--
+			}
+		}
+	}
+}
+
+func isMap(n dag.Node, u *Unit) bool {
+	return n.Type == dag.Map && u.Item == NoItem && u.Phase == PhaseWork
+}
+
+func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
+	if u.Status != Ready || *working >= MaxWidth {
+		return false
+	}
+
+	*working++
+
+	u.Status, u.Begun, u.Changed = Running, false, false // its start writes its row
+	u.Attempt++
+
+	if n.TimeoutS != nil && u.Phase == PhaseWork {
+		deadline := r.Now.Add(time.Duration(*n.TimeoutS) * time.Second)
+		u.Deadline = &deadline
+	}
+
+	if n.HeartbeatS != nil && n.Watched() && u.Phase == PhaseWork {
+		due := r.Now.Add(Heartbeat(n))
+		u.DueAt = &due
+	}
+
+	return true
+}
+
+// Heartbeat is how long the work of a node may show no activity; 0: without a limit.
+func Heartbeat(n dag.Node) time.Duration {
+	if n.HeartbeatS == nil {
+		return 0
+	}
+
+	return time.Duration(*n.HeartbeatS) * time.Second
+}
+
+// Subflow reports whether the work of a node, or of its items, is another DAG.
+func Subflow(n dag.Node) bool {
+	return n.Type == dag.Subflow || n.Type == dag.Map && configOf(n).ProdSolutionID != ""
+}
+
+// plan finds when the run has to be looked at again, if nothing else happens.
+func (r *Run) plan() {
+	for _, u := range r.Units() {
+		for _, at := range []*time.Time{u.DueAt, u.Deadline} {
+			if at != nil && !u.Stop && !slices.Contains(r.Watch, u) && (r.WakeAt == nil || at.Before(*r.WakeAt)) {
+				r.WakeAt = at
+			}
+		}
+	}
+}
+
+// itemStatuses are the statuses of items, and the letters of Unit.States at the same place.
+var itemStatuses = []Status{Ready, Running, Waiting, Completed, Failed, Cancelled}
+
+const itemLetters = "rwpcfx"
+
+// StateOf returns the letter of an item's status.
+func StateOf(s Status) string {
+	at := slices.Index(itemStatuses, s)
+	return itemLetters[at : at+1]
+}
+
+// Restore adds a unit of a run that was stored: nodes, then open items of map nodes.
+func (r *Run) Restore(u *Unit) {
+	if u.Item != NoItem {
+		r.Items[u.NodeID][u.Item] = u
+		return
+	}
+
+	r.Nodes[u.NodeID] = u
+
+	for i, letter := range u.States {
+		status := itemStatuses[strings.IndexRune(itemLetters, letter)]
+		r.Items[u.NodeID] = append(r.Items[u.NodeID], &Unit{NodeID: u.NodeID, Item: i, Status: status, Phase: PhaseWork})
+	}
+
+	u.States = ""
 }

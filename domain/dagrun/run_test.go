@@ -2,6 +2,9 @@ package dagrun_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,35 +18,160 @@ import (
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// play is a run that is advanced step by step.
+// play is a run that is advanced step by step, with its content in memory.
 type play struct {
 	t   *testing.T
 	run dagrun.Run
+
+	values  dagrun.Values
+	graph   dag.Graph // whole; the run has its skeleton
+	outputs map[string]json.RawMessage
+	items   map[string][]json.RawMessage
+
+	requests     map[string]dagrun.Request
+	itemRequests map[string][]dagrun.Request
+	reasons      map[string]string
+	earlier      map[string][]dagrun.Earlier
+	ended        map[string]dagrun.Result
 }
 
 func begin(t *testing.T, graph, inputs string) *play {
 	t.Helper()
 
-	var g dag.Graph
-	require.NoError(t, json.Unmarshal([]byte(graph), &g))
+	p := &play{
+		t: t, outputs: map[string]json.RawMessage{}, items: map[string][]json.RawMessage{}, requests: map[string]dagrun.Request{},
+		itemRequests: map[string][]dagrun.Request{}, reasons: map[string]string{}, earlier: map[string][]dagrun.Earlier{},
+	}
+	require.NoError(t, json.Unmarshal([]byte(graph), &p.graph))
 
-	p := &play{t, dagrun.Run{
-		Graph: g, Inputs: json.RawMessage(inputs), Now: noon, Nodes: map[string]*dagrun.Unit{}, Items: map[string][]*dagrun.Unit{},
-		Before: map[string][]dagrun.Earlier{},
-	}}
-	for _, n := range g.Nodes {
-		p.run.Nodes[n.ID] = &dagrun.Unit{ID: "u-" + n.ID, NodeID: n.ID, Item: dagrun.NoItem, Status: dagrun.Pending}
+	p.values = dagrun.Values{
+		Inputs: json.RawMessage(inputs), Output: func(id string) (json.RawMessage, error) { return p.outputs[id], nil },
 	}
 
-	p.run.ItemOutputs = func(id string) (outputs []json.RawMessage, err error) {
-		for _, item := range p.run.Items[id] {
-			outputs = append(outputs, item.Output)
-		}
-
-		return outputs, nil
+	p.run = dagrun.Run{
+		Graph: dagrun.Skeleton(p.graph), Content: p, Now: noon, Nodes: map[string]*dagrun.Unit{}, Items: map[string][]*dagrun.Unit{},
+	}
+	for _, n := range p.graph.Nodes {
+		p.run.Nodes[n.ID] = &dagrun.Unit{NodeID: n.ID, Item: dagrun.NoItem, Status: dagrun.Pending}
 	}
 
 	return p
+}
+
+func (p *play) node(id string) dag.Node {
+	return p.graph.Nodes[slices.IndexFunc(p.graph.Nodes, func(n dag.Node) bool { return n.ID == id })]
+}
+
+func failed(failure *dagrun.NodeFailure) (dagrun.Outcome, error) {
+	return dagrun.Outcome{Status: dagrun.Failed, Failure: failure}, nil
+}
+
+// Activate implements dagrun.Content.
+func (p *play) Activate(n dag.Node, before []string, start bool) (dagrun.Outcome, error) {
+	n = p.node(n.ID)
+
+	request, failure := p.values.Request(n, before)
+	if failure != nil {
+		return failed(failure)
+	}
+
+	p.requests[n.ID] = request
+
+	if !dagrun.Immediate(n.Type) {
+		definition, inputs := dagrun.Digests(n, request)
+
+		chosen, reason := dagrun.Reuse(p.earlier[n.ID], definition, inputs)
+		if p.reasons[n.ID] = reason; chosen != nil {
+			p.outputs[n.ID] = chosen.Output
+			return dagrun.Outcome{Status: dagrun.Reused}, nil
+		}
+	}
+
+	if !start || !dagrun.Immediate(n.Type) && n.Type != dag.Map {
+		return dagrun.Outcome{Status: dagrun.Ready}, nil
+	}
+
+	return p.Start(n)
+}
+
+// Start implements dagrun.Content.
+func (p *play) Start(n dag.Node) (dagrun.Outcome, error) {
+	n = p.node(n.ID)
+
+	switch n.Type {
+	case dag.Map:
+		requests, failure := p.values.Items(n, p.requests[n.ID])
+		if failure != nil {
+			return failed(failure)
+		}
+
+		p.itemRequests[n.ID], p.items[n.ID] = requests, make([]json.RawMessage, len(requests))
+
+		return dagrun.Outcome{Status: dagrun.Running, Items: len(requests)}, nil
+	case dag.Start:
+		p.outputs[n.ID] = p.values.Inputs
+	case dag.Wait:
+		p.outputs[n.ID] = json.RawMessage("null")
+	default:
+		p.outputs[n.ID] = p.requests[n.ID].Passed()
+	}
+
+	return dagrun.Outcome{Status: dagrun.Completed}, nil
+}
+
+// Take implements dagrun.Content.
+func (p *play) Take(u *dagrun.Unit) (dagrun.Outcome, error) {
+	result := p.ended[key(u)]
+
+	if u.Phase == dagrun.PhaseApproval {
+		failure := &dagrun.NodeFailure{Code: dagrun.CodeNotApproved, Message: result.Text}
+		return dagrun.Outcome{Status: dagrun.Completed, Approved: result.Text == dagrun.Approve, Failure: failure}, nil
+	}
+
+	output, failure := dagrun.OutputOf(p.node(u.NodeID), u.Item, result)
+	if failure != nil {
+		return failed(failure)
+	}
+
+	if u.Item == dagrun.NoItem {
+		p.outputs[u.NodeID] = output
+	} else {
+		p.items[u.NodeID][u.Item] = output
+	}
+
+	return dagrun.Outcome{Status: dagrun.Completed}, nil
+}
+
+// Gather implements dagrun.Content.
+func (p *play) Gather(n dag.Node) (dagrun.Outcome, error) {
+	list, err := json.Marshal(p.items[n.ID])
+	p.outputs[n.ID] = list
+
+	return dagrun.Outcome{Status: dagrun.Completed}, err
+}
+
+// Follows implements dagrun.Content.
+func (p *play) Follows(e dag.Edge) (dagrun.Outcome, error) {
+	number, err := strconv.Atoi(e.ID)
+	require.NoError(p.t, err)
+
+	whole := p.graph.Edges[number]
+	holds, failure := p.values.Follows(p.node(whole.Source), whole)
+
+	return dagrun.Outcome{Holds: holds, Failure: failure}, nil
+}
+
+func (p *play) result() string {
+	return string(p.values.Result(p.graph, func(id string) bool { return p.run.Nodes[id].Status == dagrun.Completed }))
+}
+
+// key names a unit in the results of a step: the node, with the number of an item.
+func key(u *dagrun.Unit) string {
+	if u.Item == dagrun.NoItem {
+		return u.NodeID
+	}
+
+	return fmt.Sprintf("%s/%d", u.NodeID, u.Item)
 }
 
 // step advances the run after the work of some units has ended. A result that begins with
@@ -51,11 +179,13 @@ func begin(t *testing.T, graph, inputs string) *play {
 func (p *play) step(ended map[string]string) {
 	p.t.Helper()
 
-	p.run.Ended, p.run.WakeAt = map[string]dagrun.Result{}, nil
-	for _, u := range p.units() {
-		u.New = false
+	p.ended = map[string]dagrun.Result{}
+	for _, u := range p.run.Units() {
+		if u.Status == dagrun.Running {
+			u.Begun = true
+		}
 
-		text, over := ended[u.ID]
+		text, over := ended[key(u)]
 		if !over {
 			continue
 		}
@@ -65,18 +195,10 @@ func (p *play) step(ended map[string]string) {
 			result = dagrun.Result{Failure: &dagrun.NodeFailure{Code: code, Message: "it broke"}}
 		}
 
-		p.run.Ended[u.ID] = result
+		p.ended[key(u)], u.Look = result, true
 	}
 
 	require.NoError(p.t, p.run.Advance())
-}
-
-func (p *play) units() (all []*dagrun.Unit) {
-	for _, n := range p.run.Graph.Nodes {
-		all = append(append(all, p.run.Nodes[n.ID]), p.run.Items[n.ID]...)
-	}
-
-	return all
 }
 
 func (p *play) is(want map[string]dagrun.Status) {
@@ -115,16 +237,14 @@ func TestRun_linear(t *testing.T) {
 		{"id":"b","type":"agent","config":{"prompt":"Check {{nodes.a.output}}"}}],`+edges("s a", "a b", "b z")+`}`, `{"topic":"June"}`)
 	p.step(nil)
 	p.is(map[string]dagrun.Status{"s": dagrun.Completed, "a": dagrun.Running, "b": dagrun.Pending})
-	a := p.run.Nodes["a"]
-	require.Equal(t, "On June", a.Request.Prompt)
-	require.Contains(t, a.Request.Message(), `{"topic":"June"}`, "the message holds what comes before")
-	require.NotEmpty(t, a.SessionID)
+	require.Equal(t, "On June", p.requests["a"].Prompt)
+	require.Contains(t, p.requests["a"].Message(), `{"topic":"June"}`, "the message holds what comes before")
 
-	p.step(map[string]string{"u-a": "a draft"})
-	require.Equal(t, "Check a draft", p.run.Nodes["b"].Request.Message())
-	p.step(map[string]string{"u-b": "fine"})
+	p.step(map[string]string{"a": "a draft"})
+	require.Equal(t, "Check a draft", p.requests["b"].Message())
+	p.step(map[string]string{"b": "fine"})
 	require.Equal(t, dagrun.Completed, p.run.Status)
-	require.JSONEq(t, `"fine"`, string(p.run.Outputs))
+	require.JSONEq(t, `"fine"`, p.result())
 }
 
 func TestRun_branches(t *testing.T) {
@@ -149,9 +269,9 @@ func TestRun_branches(t *testing.T) {
 			p := begin(t, graph, tc.inputs)
 			p.step(nil)
 			p.is(map[string]dagrun.Status{tc.taken: dagrun.Running, tc.skipped: dagrun.Skipped, "j": dagrun.Pending})
-			p.step(map[string]string{"u-" + tc.taken: "x"})
+			p.step(map[string]string{tc.taken: "x"})
 			require.Equal(t, dagrun.Completed, p.run.Status)
-			require.JSONEq(t, `"x"`, string(p.run.Outputs))
+			require.JSONEq(t, `"x"`, p.result())
 		})
 	}
 
@@ -227,7 +347,7 @@ func TestRun_humanHandles(t *testing.T) {
 		`{}`,
 	)
 	p.step(nil)
-	p.step(map[string]string{"u-h": "no"})
+	p.step(map[string]string{"h": "no"})
 	p.is(map[string]dagrun.Status{"y": dagrun.Skipped, "n": dagrun.Completed})
 	require.Equal(t, dagrun.Completed, p.run.Status)
 }
@@ -255,7 +375,7 @@ func TestRun_failures(t *testing.T) {
 			p := begin(t, graph(tc.rest), `{}`)
 			p.step(nil)
 			p.run.Nodes["b"].Begun = true
-			p.step(map[string]string{"u-a": "!broken"})
+			p.step(map[string]string{"a": "!broken"})
 			p.is(tc.want)
 			require.Equal(t, tc.run, p.run.Status)
 
@@ -273,8 +393,6 @@ func TestRun_attempts(t *testing.T) {
 		edges("s a", "a z")+`}`, `{}`)
 	p.step(nil)
 	a := p.run.Nodes["a"]
-	first := a.SessionID
-	a.Begun = true
 
 	require.Equal(t, noon.Add(time.Minute), *p.run.WakeAt)
 
@@ -291,8 +409,7 @@ func TestRun_attempts(t *testing.T) {
 	p.step(nil)
 	require.Equal(t, dagrun.Running, a.Status)
 	require.Equal(t, 2, a.Attempt)
-	require.NotEqual(t, first, a.SessionID)
-	p.step(map[string]string{"u-a": "!broken"})
+	p.step(map[string]string{"a": "!broken"})
 	require.Equal(t, dagrun.Failed, p.run.Status)
 }
 
@@ -322,23 +439,23 @@ func TestRun_map(t *testing.T) {
 		[]dagrun.Status{dagrun.Running, dagrun.Running, dagrun.Ready},
 		[]dagrun.Status{items[0].Status, items[1].Status, items[2].Status},
 	)
-	require.Equal(t, "do 1", items[0].Request.Prompt)
-	p.step(map[string]string{items[1].ID: `{"n":20}`})
+	require.Equal(t, "do 1", p.itemRequests["m"][0].Prompt)
+	p.step(map[string]string{"m/1": `{"n":20}`})
 	require.Equal(t, dagrun.Running, items[2].Status)
-	p.step(map[string]string{items[0].ID: `{"n":10}`, items[2].ID: `{"n":30}`})
+	p.step(map[string]string{"m/0": `{"n":10}`, "m/2": `{"n":30}`})
 	require.Equal(t, dagrun.Completed, p.run.Status)
-	require.JSONEq(t, `[{"n":10},{"n":20},{"n":30}]`, string(p.run.Outputs))
+	require.JSONEq(t, `[{"n":10},{"n":20},{"n":30}]`, p.result())
 
 	p = begin(t, graph, `{"list":[{"n":1},{"n":2}]}`)
 	p.step(nil)
-	p.step(map[string]string{p.run.Items["m"][0].ID: `{"x":1}`})
+	p.step(map[string]string{"m/0": `{"x":1}`})
 	require.Equal(t, dagrun.Failed, p.run.Status)
 	require.Equal(t, dagrun.CodeInvalidOutput, p.run.Failure.Code)
 	require.Equal(t, dagrun.Cancelled, p.run.Items["m"][1].Status)
 
 	p = begin(t, graph, `{"list":[]}`)
 	p.step(nil)
-	require.JSONEq(t, `[]`, string(p.run.Outputs))
+	require.JSONEq(t, `[]`, p.result())
 
 	p = begin(t, graph, `{"list":"none"}`)
 	p.step(nil)
@@ -360,7 +477,7 @@ func TestRun_widthIsBounded(t *testing.T) {
 
 	running := 0
 
-	for _, u := range p.units() {
+	for _, u := range p.run.Units() {
 		if u.Status == dagrun.Running {
 			running++
 		}
@@ -383,13 +500,12 @@ func TestRun_approval(t *testing.T) {
 		)
 		p.step(nil)
 		a := p.run.Nodes["a"]
-		asked := a.SessionID
 		require.Equal(t, dagrun.PhaseApproval, a.Phase)
-		p.step(map[string]string{"u-a": answer})
+		p.step(map[string]string{"a": answer})
 		require.Equal(t, want, a.Status, answer)
 
 		if want == dagrun.Running {
-			require.NotEqual(t, asked, a.SessionID)
+			require.False(t, a.Begun)
 			require.Equal(t, 1, a.Attempt)
 		}
 	}
@@ -419,10 +535,8 @@ func TestRun_reuse(t *testing.T) {
 	graph := `{"nodes":[` + startEnd + `,{"id":"a","type":"agent","config":{"prompt":"p {{input.x}}"}}],` + edges("s a", "a z") + `}`
 	done := begin(t, graph, `{"x":1}`)
 	done.step(nil)
-	a := done.run.Nodes["a"]
-	earlier := dagrun.Earlier{
-		ID: "old", NodeID: "a", SessionID: "its session", Definition: a.Definition, Inputs: a.Inputs, Output: json.RawMessage(`"before"`),
-	}
+	definition, inputs := dagrun.Digests(done.node("a"), done.requests["a"])
+	earlier := dagrun.Earlier{ID: "old", Definition: definition, Inputs: inputs, Output: json.RawMessage(`"before"`)}
 
 	for name, tc := range map[string]struct {
 		change func(*dagrun.Earlier)
@@ -442,16 +556,14 @@ func TestRun_reuse(t *testing.T) {
 			e := earlier
 			tc.change(&e)
 			p := begin(t, graph, tc.inputs)
-			p.run.Before["a"] = []dagrun.Earlier{e}
+			p.earlier["a"] = []dagrun.Earlier{e}
 			p.step(nil)
 			u := p.run.Nodes["a"]
-			require.Equal(t, tc.reason, u.ReuseReason)
+			require.Equal(t, tc.reason, p.reasons["a"])
 
 			if tc.reused {
 				require.Equal(t, dagrun.Reused, u.Status)
-				require.Equal(t, "old", u.ReusedFrom)
-				require.EqualValues(t, "its session", u.SessionID)
-				require.JSONEq(t, `"before"`, string(p.run.Outputs))
+				require.JSONEq(t, `"before"`, p.result())
 			} else {
 				require.Equal(t, dagrun.Running, u.Status)
 			}

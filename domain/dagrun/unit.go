@@ -1,7 +1,7 @@
-// Package dagrun decides how the run of a DAG proceeds: which nodes are ready, skipped, retried
-// or reused from an earlier run, and when the run has finished. It is a pure function of the
-// records of a run; infra/postgres/dagruns stores its decisions and service/dagruns executes
-// them.
+// Package dagrun decides how the run of a DAG continues: which nodes are ready, skipped,
+// retried or reused, and when the run ends. The decisions are pure: the workflow of the run
+// makes them on statuses alone and asks Content for everything that depends on inputs and
+// outputs. Values are the rules of content: references, conditions, digests, outputs.
 package dagrun
 
 import (
@@ -28,7 +28,7 @@ const (
 	Reused    Status = "reused"
 )
 
-// Over reports whether the status is final.
+// Over reports whether nothing changes the status any more.
 func (s Status) Over() bool {
 	switch s {
 	case Completed, Failed, Skipped, Cancelled, Reused:
@@ -38,17 +38,17 @@ func (s Status) Over() bool {
 	}
 }
 
-// Phase is the current phase of an open unit.
+// Phase is what an open unit does.
 type Phase string
 
 // The phases of a unit.
 const (
-	PhaseApproval Phase = "approval" // a person is asked whether it may start
+	PhaseApproval Phase = "approval" // a person is asked whether it may begin
 	PhaseWork     Phase = "work"     // it does what its node is for
 	PhasePause    Phase = "pause"    // it waits for its time, or for its next attempt
 )
 
-// Codes of failures, in addition to the codes of chats.
+// Codes of failures, besides those of chats.
 const (
 	CodeTimeout        = "timeout"
 	CodeHeartbeat      = "heartbeat_timeout"
@@ -65,13 +65,20 @@ const (
 	CodeAdvance        = "advance_failed" // of a run
 )
 
+// Codes of steps of a run that is over or deleted, and of an attempt that was given up.
+const (
+	CodeRunNotFound = "dag_run_not_found"
+	CodeRunOver     = "dag_run_over"
+	CodeNodeOver    = "dag_node_over"
+)
+
 // Reasons why a node of a retried run was reused, or not.
 const (
 	ReuseSameInputs        = "same_inputs"        // definition and inputs are the same
 	ReuseKept              = "kept"               // keep_outputs_of names it
 	ReuseDefinitionChanged = "definition_changed" // it runs again
 	ReuseInputsChanged     = "inputs_changed"     // it runs again
-	ReuseRestarted         = "restarted"          // it is from_node_id or a successor
+	ReuseRestarted         = "restarted"          // it is from_node_id, or comes after it
 )
 
 // Bounds of runs.
@@ -79,16 +86,15 @@ const (
 	MaxOpenRuns    = 100       // of a user, without subflows
 	MaxKeptRuns    = 500       // of a production solution, that are over
 	MaxRetries     = 100       // of a run
-	MaxWidth       = 32        // max concurrent units of a run
-	MapWidth       = 8         // default max concurrent items of a map
+	MaxWidth       = 32        // units of a run that work at once
+	MapWidth       = 8         // items of a map that are worked on at once, if it does not say
 	MaxItems       = 5000      // of a map
-	MaxAdvances    = 20        // attempts of the same step of a run
 	MaxDepth       = 5         // of subflows in subflows
 	MaxOutput      = 256 << 10 // bytes of the output of one unit
 	MaxInputs      = 1 << 20   // bytes of the inputs of a run
 	MaxTotal       = 16 << 20  // bytes of the outputs of a run
-	MaxRequestText = 1 << 20   // bytes of the request of a node
-	MaxItemText    = 64 << 20  // total bytes of the requests of a map's items
+	MaxRequestText = 1 << 20   // bytes of what is sent to a node
+	MaxItemText    = 64 << 20  // bytes of what is sent to the items of a map together
 )
 
 // NoItem is the number of a unit that is a node itself.
@@ -100,67 +106,58 @@ type NodeFailure struct {
 	Message string `json:"message" doc:"Why, for people."`
 }
 
-// Unit is a piece of work of a run: a node, or an item of a map node.
+// Unit is the state of a piece of work of a run: a node, or an item of a map node. It has
+// ids and statuses only, because the history of the workflow contains it.
 type Unit struct {
-	ID     string
-	NodeID string
-	Item   int // NoItem: the node itself
+	ID     string `json:"id,omitempty"` // of its row; empty until its first attempt has started
+	NodeID string `json:"node"`
+	Item   int    `json:"item"` // NoItem: the node itself
 
-	Status  Status
-	Phase   Phase
-	Attempt int
+	Status  Status `json:"status"`
+	Phase   Phase  `json:"phase,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
 
-	SessionID domain.SessionID // of its attempt; empty: it has none
-	Begun     bool             // its message was sent, or its subflow started
-	ChildID   string           // the run of its subflow; empty: none
-	Stop      bool             // the work it has started must still be stopped
+	SessionID domain.SessionID `json:"session,omitempty"` // of its attempt; empty: none
+	ChatID    domain.ChatID    `json:"chat,omitempty"`    // the chat that does its work; empty: none
+	ChildID   string           `json:"child,omitempty"`   // the run of its subflow; empty: none
+	Begun     bool             `json:"begun,omitempty"`   // its chat or its subflow exists
+	Stop      bool             `json:"stop,omitempty"`    // its work must still be stopped
 
-	Definition string // digest of its node
-	Inputs     string // digest of its request
-	Request    *Request
-	Output     json.RawMessage
-	Failure    *NodeFailure
+	Failure *NodeFailure `json:"failure,omitempty"`
 
-	DueAt    *time.Time // end of its pause; of a working unit: when its next activity is due
-	Deadline *time.Time // end of its attempt
+	DueAt      *time.Time `json:"due,omitempty"`      // end of its pause; of running work: when its next activity is due
+	Deadline   *time.Time `json:"deadline,omitempty"` // end of its attempt
+	FinishedAt *time.Time `json:"finished,omitempty"`
 
-	StartedAt   *time.Time
-	FinishedAt  *time.Time
-	Usage       domain.Usage
-	ReusedFrom  string
-	ReuseReason string
+	// States are the states of the items of an open map node, one letter an item.
+	States string `json:"states,omitempty"`
 
-	New     bool // it is not stored yet
-	Changed bool
+	Look     bool         `json:"-"` // its work may have ended
+	Rejected *NodeFailure `json:"-"` // its attempt failed before or besides the end of its work
+	Changed  bool         `json:"-"` // its row must be written
 }
 
-// MessageID is the client_message_id of the message of the unit's attempt.
-func (u *Unit) MessageID() string {
-	return "dag-run/" + u.ID + "/" + strconv.Itoa(u.Attempt) + "/" + string(u.Phase)
+// MessageID is the client_message_id of the message of an attempt of the unit with a row.
+func MessageID(rowID string, attempt int, phase Phase) string {
+	return "dag-run/" + rowID + "/" + strconv.Itoa(attempt) + "/" + string(phase)
 }
-
-// given reports whether the unit's attempt has a session or a subflow. Its message may be on
-// its way even when it is not known as started.
-func (u *Unit) given() bool { return u.Begun || u.SessionID != "" || u.ChildID != "" }
 
 // Result is how the work of a unit ended.
 type Result struct {
 	Text    string // the output as text
 	JSON    json.RawMessage
 	Failure *NodeFailure
-	Stop    bool // it failed while its work continues, which must be stopped
 	Usage   domain.Usage
 }
 
 // Earlier is the finished output of a unit that may be used again.
 type Earlier struct {
-	ID         string // of the unit that made it
-	NodeID     string
+	ID         string           // of the unit that made it
 	SessionID  domain.SessionID // of that unit; empty: it had none
 	ChildID    string           // likewise its subflow
 	Definition string
 	Inputs     string
 	Output     json.RawMessage
-	Kept       bool // reused despite changes
-	Barred     bool // must not be reused: the retry starts at it or before it
+	Kept       bool // it is used even if its inputs changed
+	Barred     bool // it must not be used: the retry begins at it or before it
 }

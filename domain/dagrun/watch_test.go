@@ -26,15 +26,13 @@ func TestRun_Advance_activity(t *testing.T) {
 	require.Equal(t, noon.Add(time.Minute), *p.run.WakeAt)
 	require.Empty(t, p.run.Watch)
 
-	a.Begun = true
 	p.run.Now = noon.Add(time.Minute)
 	p.step(nil)
 	require.Equal(t, []*dagrun.Unit{a}, p.run.Watch)
 	require.Equal(t, dagrun.Running, a.Status)
 
-	p.run.Watch, p.run.WakeAt = nil, nil
-	p.run.Ended = map[string]dagrun.Result{a.ID: {Failure: &dagrun.NodeFailure{Code: dagrun.CodeHeartbeat}, Stop: true}}
-	require.NoError(t, p.run.Advance())
+	a.Rejected = &dagrun.NodeFailure{Code: dagrun.CodeHeartbeat}
+	p.step(nil)
 	require.Equal(t, dagrun.Waiting, a.Status, "for its second attempt")
 	require.True(t, a.Stop)
 	require.Empty(t, p.run.Watch)

@@ -53,7 +53,6 @@ func newPlace(t *testing.T, url string) place {
 				Restored: []backup.Statement{
 					{SQL: postgres.DeleteGone, Gone: true},
 					{SQL: postgres.ForgetEngine},
-					{SQL: postgres.ResumeDAGRuns},
 					{SQL: postgres.NewGeneration},
 				},
 			},

@@ -17,10 +17,6 @@ const DeleteGone = `UPDATE sessions SET deleted_at = now(), shared = false WHERE
 // nothing after a restore: every schedule is made again there.
 const ForgetEngine = `UPDATE scheduled_tasks SET pending = 'restored' WHERE pending IS NULL`
 
-// ResumeDAGRuns has the reconciler start the workflows of all open runs of DAGs: it looks
-// for those that are overdue, and the next step of a run computes the time again.
-const ResumeDAGRuns = `UPDATE dag_runs SET wake_at = now() - interval '1 minute' WHERE finished_at IS NULL`
-
 // NewGeneration makes a restored database another one than that of the backup: runs in
 // Temporal that belong to the old one must not work on it.
 const NewGeneration = `

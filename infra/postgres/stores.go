@@ -6,7 +6,6 @@ import (
 
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
-	"everloop/infra/postgres/dagruns"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/production"
 	"everloop/infra/postgres/schedules"
@@ -16,7 +15,6 @@ import (
 
 type (
 	catalogStore    = catalog.Store
-	dagRunStore     = dagruns.Store
 	productionStore = production.Store
 	scheduleStore   = schedules.Store
 
@@ -35,7 +33,6 @@ type Options = pg.Options
 type DB struct {
 	*pg.DB
 	*catalogStore
-	*dagRunStore
 	*productionStore
 	*scheduleStore
 	*sessionBase
@@ -54,7 +51,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	return &DB{
 		DB:               db,
 		catalogStore:     catalog.New(db),
-		dagRunStore:      dagruns.New(db),
 		productionStore:  production.New(db),
 		scheduleStore:    schedules.New(db),
 		sessionBase:      sessions.NewBase(db),
@@ -68,7 +64,6 @@ type Store struct {
 	*pg.DB
 	*pg.Outbox
 	*catalogStore
-	*dagRunStore
 	*productionStore
 	*scheduleStore
 	*sessionStore
@@ -85,7 +80,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		DB:                db.DB,
 		Outbox:            outbox,
 		catalogStore:      db.catalogStore,
-		dagRunStore:       db.dagRunStore,
 		productionStore:   db.productionStore,
 		scheduleStore:     db.scheduleStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),

@@ -2,30 +2,58 @@ package temporal
 
 import (
 	"context"
+	"errors"
+
+	"go.temporal.io/api/serviceerror"
 
 	"everloop/activities/contract"
-	"everloop/domain"
 	"everloop/internal/durable"
 )
 
 // kindDAG is the kind of runs of DAGs, for operators.
 const kindDAG = "dag"
 
-// StartDAGRun starts the workflow that carries a run of a DAG.
-func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
-	return r.start(ctx, run{
-		id: durable.DAGRunWorkflowID(solutionID, runID), kind: kindDAG, work: runID, title: "Run of a DAG",
+func dagRun(solutionID, runID string) run {
+	return run{
+		id: durable.DAGRunWorkflowID(solutionID, runID), kind: kindDAG, work: runID, title: "Run of a DAG", solutionID: solutionID,
 		workflow: contract.WorkflowDAGRun, input: contract.DAGRunInput{RunID: runID},
-	})
+	}
 }
 
-// ResumeDAGRun starts the workflow of a run if it is gone, and has it look at its nodes.
+// StartDAGRun starts the workflow that carries a run of a DAG.
+func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
+	return r.start(ctx, dagRun(solutionID, runID))
+}
+
+// ResumeDAGRun starts the workflow of a run that begins again. One that has not closed yet
+// after the end of the run gets a signal, and continues in a new workflow.
 func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error {
-	if err := r.StartDAGRun(ctx, solutionID, runID); err != nil {
+	in, err := r.owned(ctx, dagRun(solutionID, runID))
+	if err != nil {
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(solutionID, runID)})
+	_, err = r.Client.SignalWithStartWorkflow(ctx, in.id, contract.ChatEnded.Name, contract.EndedChat{}, r.options(in), in.workflow, in.input)
 
 	return err
+}
+
+// CancelDAGRun requests the cancellation of the workflow of a run; false: it is not open.
+func (r Runs) CancelDAGRun(ctx context.Context, solutionID, runID string) (open bool, err error) {
+	err = r.Client.CancelWorkflow(ctx, durable.DAGRunWorkflowID(solutionID, runID), "")
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
+		return false, nil
+	}
+
+	return true, err
+}
+
+// AwaitDAGRun waits until the workflow of a run has closed, however it did.
+func (r Runs) AwaitDAGRun(ctx context.Context, solutionID, runID string) error {
+	err := r.Client.GetWorkflow(ctx, durable.DAGRunWorkflowID(solutionID, runID), "").Get(ctx, nil)
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return nil
 }

@@ -38,7 +38,7 @@ const (
 var steps = []string{
 	contract.BeginChat.Name, contract.ParkChat.Name, contract.CheckChat.Name, contract.FinishChat.Name,
 	contract.TryTool.Name, contract.PauseFork.Name, contract.EndFork.Name, contract.FailCompaction.Name, contract.LoseTask.Name,
-	contract.AdvanceDAGRun.Name, contract.EndIssueRun.Name, contract.EndScheduledRun.Name,
+	contract.EndIssueRun.Name, contract.EndScheduledRun.Name,
 }
 
 // LookAtSession describes the session's newest run.
@@ -94,6 +94,7 @@ func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLoo
 		}
 	default:
 		look.State, look.Cause = domain.RunClosed, "the run was closed: "+status.String()
+		look.Terminated = status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
 	}
 
 	return look, nil
@@ -112,7 +113,7 @@ func (r Runs) lookAtOpen(
 	}
 
 	for _, activity := range d.GetPendingActivities() {
-		if name := activity.GetActivityType().GetName(); slices.Contains(steps, name) && activity.GetAttempt() > stuckStepAttempts {
+		if name := activity.GetActivityType().GetName(); (slices.Contains(steps, name) || slices.Contains(contract.DAGRunSteps, name)) && activity.GetAttempt() > stuckStepAttempts {
 			look.State, look.Finishing = domain.RunStuck, name == contract.FinishChat.Name
 			look.Cause = fmt.Sprintf("the step %s has failed %d times", name, activity.GetAttempt()-1)
 

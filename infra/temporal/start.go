@@ -20,23 +20,32 @@ import (
 // run is a run to start, unless one with its id is open. A run that finds in the
 // records that nothing is left to do closes at once.
 type run struct {
-	id, kind  string
-	title     string // for operators: it holds no text of users
-	sessionID domain.SessionID
-	ownerID   string
-	work      string // the id of the work whose owner Owners knows; empty: ownerID says it
-	workflow  string
-	input     any
+	id, kind   string
+	title      string // for operators: it holds no text of users
+	sessionID  domain.SessionID
+	ownerID    string
+	solutionID string
+	work       string // the id of the work whose owner Owners knows; empty: ownerID says it
+	workflow   string
+	input      any
+}
+
+// owned returns a run with the owner of its work.
+func (r Runs) owned(ctx context.Context, in run) (run, error) {
+	if in.work == "" || r.Owners == nil {
+		return in, nil
+	}
+
+	owner, err := r.Owners.OwnerOfWork(ctx, in.kind, in.work)
+	in.ownerID = owner
+
+	return in, err
 }
 
 func (r Runs) start(ctx context.Context, in run) error {
-	if in.work != "" && r.Owners != nil {
-		owner, err := r.Owners.OwnerOfWork(ctx, in.kind, in.work)
-		if err != nil {
-			return err
-		}
-
-		in.ownerID = owner
+	in, err := r.owned(ctx, in)
+	if err != nil {
+		return err
 	}
 
 	options := r.options(in)
@@ -44,7 +53,7 @@ func (r Runs) start(ctx context.Context, in run) error {
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
 	options.WorkflowExecutionErrorWhenAlreadyStarted = true
 
-	_, err := r.Client.ExecuteWorkflow(ctx, options, in.workflow, in.input)
+	_, err = r.Client.ExecuteWorkflow(ctx, options, in.workflow, in.input)
 	if _, known := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); known {
 		return nil
 	}
@@ -59,18 +68,22 @@ func (r Runs) options(in run) client.StartWorkflowOptions {
 	}
 }
 
-// attributes are those by which operators find the run. One that is about no
-// session has its kind and its owner, if it has one.
+// attributes are those by which operators find the run, as far as they are known.
 func (in run) attributes() temporal.SearchAttributes {
-	switch {
-	case in.sessionID == "" && in.ownerID == "":
-		return temporal.NewSearchAttributes(durable.Kind.ValueSet(in.kind))
-	case in.sessionID == "":
-		return temporal.NewSearchAttributes(durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
+	found := []temporal.SearchAttributeUpdate{durable.Kind.ValueSet(in.kind)}
+	if in.sessionID != "" {
+		found = append(found, durable.SessionID.ValueSet(string(in.sessionID)))
 	}
 
-	return temporal.NewSearchAttributes(
-		durable.SessionID.ValueSet(string(in.sessionID)), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
+	if in.ownerID != "" {
+		found = append(found, durable.OwnerID.ValueSet(in.ownerID))
+	}
+
+	if in.solutionID != "" {
+		found = append(found, durable.SolutionID.ValueSet(in.solutionID))
+	}
+
+	return temporal.NewSearchAttributes(found...)
 }
 
 // StartTask starts the run of a background command.

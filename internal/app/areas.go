@@ -60,7 +60,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		return areas, err
 	}
 
-	operated := b.newOperator(scheduled)
+	operated := b.newOperator(scheduled, dags)
 	deleter := b.sessionDeleter()
 
 	rows := b.store.SessionStore()
@@ -109,7 +109,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		},
 		Production: production.API{
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
-			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: b.DB,
+			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: dags,
 			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
 		},
 	}, nil

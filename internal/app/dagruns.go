@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 
-	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
@@ -50,14 +49,14 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 
 // newDAGRuns builds the service that runs DAGs.
 func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*dagruns.Service, error) {
-	return dagruns.New(dagruns.Config{
-		Store: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: b.agents, Events: b.Log, Logger: b.logger,
-		CodeTimeout: maxBash,
+	return dagruns.New(dagruns.Deps{
+		DB: b.DB.DB, Sessions: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: b.agents, Events: b.Log,
+		DeleteSolution: b.DB.DeleteProdSolution, Logger: b.logger, CodeTimeout: maxBash,
 	})
 }
 
-// dagRunWork is what a worker does for runs of DAGs.
-func (b *backend) dagRunWork() (*background.DAGRuns, error) {
+// dagRunWork builds the service whose steps a worker takes.
+func (b *backend) dagRunWork() (*dagruns.Service, error) {
 	shown, err := b.newShownTools()
 	if err != nil {
 		return nil, err
@@ -68,10 +67,5 @@ func (b *backend) dagRunWork() (*background.DAGRuns, error) {
 		return nil, err
 	}
 
-	runs, err := b.newDAGRuns(b.chats, graphs)
-	if err != nil {
-		return nil, err
-	}
-
-	return &background.DAGRuns{Runs: runs}, nil
+	return b.newDAGRuns(b.chats, graphs)
 }

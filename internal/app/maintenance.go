@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
+	"everloop/service/dagruns"
 	"everloop/service/schedules"
 	"everloop/service/work"
 )
@@ -80,7 +81,7 @@ const (
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
 	finish func(context.Context, contract.FinishChatIn) (contract.FinishChatOut, error), counts *metrics.Worker,
-	versions *work.Versions, scheduled *schedules.Service,
+	versions *work.Versions, scheduled *schedules.Service, dags *dagruns.Service,
 ) (*work.Runner, error) {
 	reconciler := work.NewReconciler(work.ReconcilerConfig{
 		Chats: b.store.ChatStore(), Runs: b.Runs, Finish: finish, Found: counts.Found, Logger: b.logger,
@@ -88,7 +89,7 @@ func (b *backend) newMaintenance(
 
 	store := work.NewStore(b.DB.DB)
 	checker := work.NewChecker(work.CheckerConfig{
-		Store: store, Runs: b.Runs, Kinds: b.workKinds(scheduled), Found: counts.Found, Logger: b.logger,
+		Store: store, Runs: b.Runs, Kinds: b.workKinds(scheduled, dags), Found: counts.Found, Logger: b.logger,
 	})
 	publish := func(ctx context.Context) error {
 		published, err := b.store.PublishLeft(ctx, publishAge)
@@ -130,7 +131,7 @@ func (b *backend) newMaintenance(
 func (b *backend) retentions() []work.Retention {
 	return []work.Retention{
 		{Of: "idempotency keys", Prune: b.accounts.PruneIdempotency},
-		{Of: "runs of DAGs", Prune: b.DB.PruneDAGRuns, Batch: 20}, // each has up to some thousand nodes
+		{Of: "runs of DAGs", Prune: dagruns.NewStore(b.DB.DB).PruneDAGRuns, Batch: 20}, // each has up to some thousand nodes
 		{Of: "the inbox", Prune: b.DB.PruneInbox},
 		{Of: "counts of lost runs", Prune: work.NewStore(b.DB.DB).PruneRestarts},
 		{Of: "compactions", Prune: b.DB.PruneCompactions},

@@ -1,15 +1,14 @@
 package app
 
 import (
-	"context"
-
 	"everloop/infra/temporal"
+	"everloop/service/dagruns"
 	"everloop/service/schedules"
 	"everloop/service/work"
 )
 
 // workKinds is the table of the work that workflows carry.
-func (b *backend) workKinds(scheduled *schedules.Service) []work.Kind {
+func (b *backend) workKinds(scheduled *schedules.Service, dags *dagruns.Service) []work.Kind {
 	return []work.Kind{
 		work.Chats(b.Runs, b.DB.SessionRun),
 		work.BackgroundTasks(work.TaskEnds{Stop: b.tasks.Stop, MarkLost: b.store.MarkTaskLost, LoseAgent: b.store.LoseAgent}),
@@ -25,18 +24,12 @@ func (b *backend) workKinds(scheduled *schedules.Service) []work.Kind {
 		work.AgentRuns(b.Runs, work.UnattendedRuns{
 			Stalled: b.board.StalledIssueRuns, Cancel: b.board.CancelAnyRun, Fail: b.board.FailRun,
 		}),
-		work.DAGRuns(b.Runs, work.UnattendedRuns{
-			Stalled: work.DAGRunIDs(b.DB.StalledDAGRuns), Cancel: b.DB.CancelDAGRun,
-			Fail: func(ctx context.Context, runID, code, message string) error {
-				_, err := b.DB.FailDAGRun(ctx, runID, code, message)
-				return err
-			},
-		}),
+		work.DAGRuns(dags),
 	}
 }
 
 // newOperator builds the service that shows administrators all runs.
-func (b *backend) newOperator(scheduled *schedules.Service) *work.Operator {
+func (b *backend) newOperator(scheduled *schedules.Service, dags *dagruns.Service) *work.Operator {
 	engine := temporal.Operator{Client: b.Temporal, Chats: b.chats, Marks: b.DB}
-	return work.NewOperator(work.NewStore(b.DB.DB), b.Runs, engine, b.workKinds(scheduled))
+	return work.NewOperator(work.NewStore(b.DB.DB), b.Runs, engine, b.workKinds(scheduled, dags))
 }

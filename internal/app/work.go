@@ -126,7 +126,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		return nil, err
 	}
 
-	maintained, err := b.newMaintenance(chats.Chat.FinishChat, counts, versions, scheduleRepair)
+	maintained, err := b.newMaintenance(chats.Chat.FinishChat, counts, versions, scheduleRepair, dags)
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -139,7 +139,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 	})
 	b.deletions().Register(serves)
 	worker.RegisterSchedules(serves, scheduled)
-	worker.RegisterDAGRuns(serves, dags)
+	dags.Register(serves)
 	b.board.Register(serves)
 	b.history.Register(serves)
 	b.archive.Register(serves)

@@ -127,6 +127,12 @@ func (s Signal[T]) Receive(ctx workflow.Context) T {
 	return value
 }
 
+// ReceiveAsync takes a waiting signal; false: there is none.
+func (s Signal[T]) ReceiveAsync(ctx workflow.Context) (value T, received bool) {
+	received = workflow.GetSignalChannel(ctx, s.Name).ReceiveAsync(&value)
+	return value, received
+}
+
 // Waiting reports whether the signal has come and was not received yet.
 func (s Signal[T]) Waiting(ctx workflow.Context) bool {
 	return workflow.GetSignalChannel(ctx, s.Name).Len() > 0

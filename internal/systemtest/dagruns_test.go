@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
@@ -21,7 +20,6 @@ import (
 	"everloop/service/dagruns"
 	"everloop/service/production"
 	"everloop/service/work"
-	"everloop/worker"
 )
 
 // works is a stack with runs of DAGs.
@@ -42,22 +40,14 @@ func newWorks(t *testing.T) *works {
 	require.NoError(t, err)
 
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: work.NewStore(s.db.DB)}
-	s.runs, err = dagruns.New(
-		dagruns.Config{
-			Store:       s.journal,
-			Runs:        engine,
-			Chats:       s.chats,
-			Graphs:      s.graphs,
-			Agents:      noAgents{},
-			Events:      s.log,
-			Logger:      s.logger,
-			CodeTimeout: time.Minute,
-		},
-	)
+	s.runs, err = dagruns.New(dagruns.Deps{
+		DB: s.db.DB, Sessions: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Events: s.log,
+		DeleteSolution: s.db.DeleteProdSolution, Logger: s.logger, CodeTimeout: time.Minute,
+	})
 	require.NoError(t, err)
-	worker.RegisterDAGRuns(s.worker, &background.DAGRuns{Runs: s.runs})
+	s.runs.Register(s.worker)
 
-	stalled := s.check(1, dagRuns(s.stack, engine))
+	stalled := s.check(1, work.DAGRuns(s.runs))
 
 	s.repair = func() { require.NoError(t, stalled(t.Context())) }
 
@@ -98,7 +88,7 @@ func (s *works) over(run dagrun.RunRecord) dagrun.RunRecord {
 
 	require.Eventually(s.t, func() bool {
 		s.repair()
-		run, err = s.db.DAGRun(s.t.Context(), s.caller.User, run.ProdSolutionID, run.ID)
+		run, err = s.runs.DAGRun(s.t.Context(), s.caller.User, run.ProdSolutionID, run.ID)
 		require.NoError(s.t, err)
 
 		return run.Status.Over()
@@ -111,7 +101,7 @@ func (s *works) over(run dagrun.RunRecord) dagrun.RunRecord {
 func (s *works) node(run dagrun.RunRecord, id string) dagrun.NodeRecord {
 	s.t.Helper()
 
-	nodes, err := s.db.DAGRunNodes(s.t.Context(), run.ID, true)
+	nodes, err := s.runs.DAGRunNodes(s.t.Context(), run.ID, true)
 	require.NoError(s.t, err)
 
 	at := slices.IndexFunc(nodes, func(n dagrun.NodeRecord) bool { return n.NodeID == id })
@@ -261,6 +251,55 @@ func (s *works) rests(session domain.SessionID) bool {
 	return !slices.Contains([]domain.SessionStatus{domain.SessionRunning, domain.SessionWaitingForInput}, s.status(session))
 }
 
+// An operator who cancels the workflow of a run in the Temporal UI ends the run and the chats
+// of its nodes, which are its children.
+func TestDAGRun_cancelledByOperator(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	run := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
+	asks, works := s.working(run)
+	workflow := durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID)
+
+	for _, session := range []domain.SessionID{asks, works} {
+		described, err := s.client.DescribeWorkflowExecution(t.Context(), durable.SessionWorkflowID(string(session)), "")
+		require.NoError(t, err)
+		require.Equal(t, workflow, described.GetWorkflowExecutionInfo().GetParentExecution().GetWorkflowId())
+	}
+
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), workflow, ""))
+	require.Equal(t, dagrun.Cancelled, s.over(run).Status)
+	s.closed(asks, works)
+}
+
+// The workflow of a run that an operator terminated is not started again: the run fails with
+// a reason, and the work of its nodes is stopped.
+func TestDAGRun_terminated(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	run := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
+	asks, works := s.working(run)
+
+	require.NoError(t, s.client.TerminateWorkflow(t.Context(), durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID), "", "no longer needed"))
+	s.exec(`UPDATE dag_runs SET created_at = created_at - interval '1 minute'`) // for the repair
+
+	run = s.over(run)
+	require.Equal(t, dagrun.Failed, run.Status)
+	require.Equal(t, &dagrun.NodeFailure{Code: domain.CodeRunLost, Message: "an operator terminated its workflow"}, run.Error)
+	s.closed(asks, works)
+}
+
+// closed waits until nothing of sessions runs or waits.
+func (s *works) closed(sessions ...domain.SessionID) {
+	s.t.Helper()
+
+	for _, session := range sessions {
+		require.Eventually(s.t, func() bool {
+			s.repair()
+			return s.rests(session)
+		}, patience, 50*time.Millisecond)
+	}
+}
+
 // Nothing of the runs of a deleted production solution works on, asks or is listed.
 func TestDAGRun_deletedSolution(t *testing.T) {
 	t.Parallel()
@@ -311,7 +350,7 @@ func TestDAGRun_deletionCutOff(t *testing.T) {
 	run := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
 	asks, works := s.working(run)
 
-	open, err := s.db.CancelDAGRunsOf(t.Context(), user, run.ProdSolutionID)
+	open, err := s.runs.CancelDAGRunsOf(t.Context(), user, run.ProdSolutionID)
 	require.NoError(t, err)
 	require.Equal(t, []dagrun.Ref{{RunID: run.ID, SolutionID: run.ProdSolutionID}}, open)
 

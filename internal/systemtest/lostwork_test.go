@@ -277,7 +277,6 @@ func TestWorkChecker_unattendedWork(t *testing.T) {
 		begin func(file string) piece
 		check func(context.Context) error
 	}{
-		domainoperator.RunKindDAG:      {s.dag, s.check(hasty, dagRuns(s.works.stack, s.engine))},
 		domainoperator.RunKindIssue:    {s.issue, s.check(hasty, agentRuns(s.works.stack, s.engine, s.issues))},
 		domainoperator.RunKindSchedule: {s.schedule, s.check(hasty, scheduledRuns(s.works.stack, s.engine, s.tasks))},
 	} {

@@ -32,7 +32,7 @@ import (
 	"everloop/worker"
 )
 
-// scheduledRuns, agentRuns and dagRuns are kinds of open work.
+// scheduledRuns and agentRuns are kinds of open work.
 func scheduledRuns(s *stack, engine temporal.Runs, tasks *schedules.Service) work.Kind {
 	return work.ScheduledRuns(engine, work.UnattendedRuns{
 		Stalled: s.journal.StalledRuns, Cancel: tasks.CancelRun, Fail: tasks.FailRun,
@@ -42,16 +42,6 @@ func scheduledRuns(s *stack, engine temporal.Runs, tasks *schedules.Service) wor
 func agentRuns(s *stack, engine temporal.Runs, issues *board.Service) work.Kind {
 	return work.AgentRuns(engine, work.UnattendedRuns{
 		Stalled: issues.StalledIssueRuns, Cancel: issues.CancelAnyRun, Fail: issues.FailRun,
-	})
-}
-
-func dagRuns(s *stack, engine temporal.Runs) work.Kind {
-	return work.DAGRuns(engine, work.UnattendedRuns{
-		Stalled: work.DAGRunIDs(s.journal.StalledDAGRuns), Cancel: s.journal.CancelDAGRun,
-		Fail: func(ctx context.Context, runID, code, message string) error {
-			_, err := s.journal.FailDAGRun(ctx, runID, code, message)
-			return err
-		},
 	})
 }
 
@@ -91,7 +81,7 @@ func newOperated(t *testing.T) *operated {
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})
 
 	kinds := []work.Kind{
-		scheduledRuns(s.works.stack, engine, s.tasks), agentRuns(s.works.stack, engine, s.issues), dagRuns(s.works.stack, engine),
+		scheduledRuns(s.works.stack, engine, s.tasks), agentRuns(s.works.stack, engine, s.issues), work.DAGRuns(s.works.runs),
 		work.BackgroundTasks(work.TaskEnds{
 			Stop: s.works.stack.tasks.Stop, MarkLost: s.journal.MarkTaskLost, LoseAgent: s.journal.LoseAgent,
 		}),
@@ -167,13 +157,13 @@ func (s *operated) dag(file string) piece {
 	require.NoError(s.t, err)
 
 	read := func() dagrun.RunRecord {
-		run, err := s.db.DAGRun(s.t.Context(), user, solution.ID, run.ID)
+		run, err := s.works.runs.DAGRun(s.t.Context(), user, solution.ID, run.ID)
 		require.NoError(s.t, err)
 
 		return run
 	}
 	nodes := func() []dagrun.NodeRecord {
-		nodes, err := s.db.DAGRunNodes(s.t.Context(), run.ID, false)
+		nodes, err := s.works.runs.DAGRunNodes(s.t.Context(), run.ID, false)
 		require.NoError(s.t, err)
 
 		return nodes

@@ -146,6 +146,10 @@ func (s *Service) SendTo(ctx context.Context, caller domain.Caller, run domain.S
 			s.signalStop(ctx, send.SessionID, taken.StopChat)
 		}
 
+		if send.Parented {
+			return
+		}
+
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
 		if taken.Ack.DeliveryApplied == domain.DeliverEnqueue && send.Trigger.Unattended() {
 			return // the run takes it when the chat ends; a parked run would collect a signal for each

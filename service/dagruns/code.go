@@ -16,10 +16,10 @@ const maxCommand = 100_000
 
 // scriptOf is the call of Bash that runs the code of a node, with the JSON of what it is
 // given in the variable INPUTS.
-func scriptOf(work dagrun.UnitWork, limit time.Duration) (*domain.ScriptedCall, error) {
+func scriptOf(work dagrun.Work, limit time.Duration) (*domain.ScriptedCall, error) {
 	n := work.Node
 
-	inputs, err := json.Marshal(inputsOf(work.Unit.Request))
+	inputs, err := json.Marshal(inputsOf(work.Request))
 	if err != nil {
 		return nil, fmt.Errorf("encode the inputs of a code node: %w", err)
 	}

@@ -14,10 +14,10 @@ import (
 	"everloop/domain/dagrun"
 )
 
-func codeWork(code string, inputs map[string]any) dagrun.UnitWork {
-	return dagrun.UnitWork{
-		Node: dag.Node{ID: "a", Type: dag.Code, Config: &dag.Config{Code: code}},
-		Unit: dagrun.Unit{Request: &dagrun.Request{Inputs: inputs, Before: []dagrun.Before{{NodeID: "b", Output: "out"}}}},
+func codeWork(code string, inputs map[string]any) dagrun.Work {
+	return dagrun.Work{
+		Node:    dag.Node{ID: "a", Type: dag.Code, Config: &dag.Config{Code: code}},
+		Request: &dagrun.Request{Inputs: inputs, Before: []dagrun.Before{{NodeID: "b", Output: "out"}}},
 	}
 }
 

@@ -1,89 +1,91 @@
-package dagruns
+package dagruns_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	"everloop/domain/dagrun"
-	"everloop/domain/schedule"
+	"everloop/domain/dag"
+	"everloop/domain/prodagent"
+	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
-// deletable is a solution with one run, a subflow of another one's.
-type deletable struct {
-	Store
-	ended, deleted bool
-}
-
-func (d *deletable) CancelDAGRunsOf(context.Context, domain.User, string) ([]dagrun.Ref, error) {
-	if d.ended {
-		return nil, nil
-	}
-
-	return []dagrun.Ref{{RunID: "r", SolutionID: "s"}}, nil
-}
-
-func (d *deletable) AdvanceDAGRun(context.Context, string) (dagrun.Step, error) {
-	d.ended = true
-	return dagrun.Step{Ended: true, Parent: "p", ParentSolution: "other"}, nil
-}
-
-func (d *deletable) DeleteProdSolution(context.Context, domain.User, string) (bool, error) {
-	d.deleted = d.ended
-	return d.deleted, nil
-}
-
-// engine is Temporal; each call takes the next of the errors.
+// engine is Temporal: unavailable while err is set, and otherwise ends what is cancelled.
 type engine struct {
-	Runs
-	errs []error
+	db  *postgres.DB
+	err error
 }
 
-func (e *engine) next() (err error) {
-	if len(e.errs) > 0 {
-		err, e.errs = e.errs[0], e.errs[1:]
+func (e *engine) StartDAGRun(context.Context, string, string) error  { return e.err }
+func (e *engine) ResumeDAGRun(context.Context, string, string) error { return e.err }
+func (e *engine) AwaitDAGRun(context.Context, string, string) error  { return e.err }
+
+func (e *engine) CancelDAGRun(ctx context.Context, _, runID string) (bool, error) {
+	if e.err != nil {
+		return false, e.err
 	}
 
-	return err
+	_, err := e.db.Pool.Exec(ctx, `UPDATE dag_runs SET status = 'cancelled', finished_at = now() WHERE id = $1 AND cancel`, runID)
+
+	return true, err
 }
 
-func (e *engine) ResumeDAGRun(context.Context, string, string) error { return e.next() }
+// nothing is what a deletion does not use.
+type nothing struct{}
 
-func (e *engine) NotifyWaiter(context.Context, schedule.ChatWaiter) (bool, error) {
-	err := e.next()
-	return err == nil, err
+func (nothing) Send(context.Context, domain.Caller, domain.Send) (domain.SendAck, error) {
+	return domain.SendAck{}, nil
 }
 
-func TestService_DeleteSolution_temporalAway(t *testing.T) {
+func (nothing) Stop(context.Context, domain.Caller, domain.SessionID, bool) (bool, error) {
+	return false, nil
+}
+func (nothing) EnsureSession(context.Context, string, domain.NewSession) error { return nil }
+func (nothing) StartSession(context.Context, string, prodagent.Start) error    { return nil }
+func (nothing) SkillID(context.Context, string, string) (string, error)        { return "", nil }
+func (nothing) LastAt(context.Context, domain.SessionID) (time.Time, error)    { return time.Time{}, nil }
+func (nothing) RunnableDAG(context.Context, domain.User, string, int) (dag.Graph, int, string, error) {
+	return dag.Graph{}, 0, "", nil
+}
+
+func TestService_DeleteSolution_temporalUnavailable(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "owner", false)
 
-	away := errors.New("rpc error: code = Unavailable desc = connection refused")
-
-	for name, c := range map[string]struct {
-		errs []error
-		open bool // the run, which the repair then signals
-	}{
-		"from the start":               {errs: []error{away}, open: true},
-		"when its parent is signalled": {errs: []error{nil, away}},
-		"once the run has ended":       {errs: []error{nil, nil, away}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			store, runs := &deletable{}, &engine{errs: c.errs}
-			s := &Service{Config{Store: store, Runs: runs, Logger: slog.New(slog.DiscardHandler)}}
-
-			err := s.DeleteSolution(t.Context(), domain.User{}, "s")
-			require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, "%v", err)
-			require.False(t, store.deleted)
-			require.Equal(t, c.open, !store.ended)
-
-			require.NoError(t, s.DeleteSolution(t.Context(), domain.User{}, "s"), "the request can be repeated")
-			require.True(t, store.deleted)
-		})
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
 	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		VALUES ('r', 'p', $1, 1, 'api', 'running', $2)`, user.ID, json.RawMessage(`{}`))
+
+	temporal := &engine{db: db, err: errors.New("connection refused")}
+	s, err := dagruns.New(dagruns.Deps{
+		DB: db.DB, Sessions: nothing{}, Runs: temporal, Chats: nothing{}, Graphs: nothing{}, Agents: nothing{}, Events: nothing{},
+		DeleteSolution: db.DeleteProdSolution, Logger: slog.New(slog.DiscardHandler), CodeTimeout: time.Minute,
+	})
+	require.NoError(t, err)
+
+	err = s.DeleteSolution(t.Context(), user, "p")
+	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, "%v", err)
+
+	set(`UPDATE dag_runs SET created_at = created_at - interval '1 minute'`)
+
+	stalled, err := s.StalledDAGRuns(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"r"}, stalled, "the reconciler cancels it again")
+
+	temporal.err = nil
+	require.NoError(t, s.DeleteSolution(t.Context(), user, "p"), "the request can be repeated")
 }

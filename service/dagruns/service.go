@@ -1,6 +1,6 @@
-// Package dagruns runs the DAGs of production solutions: it begins, cancels and retries
-// runs, and does for their workflows what nodes need. The database decides how a run goes
-// on (domain/dagrun); a node that works is a session with one chat.
+// Package dagruns is the room of DAG runs: it starts, cancels and retries them, stores them,
+// and does for their workflows what nodes need. The workflow of a run decides how it
+// continues (domain/dagrun); the rows are what readers see.
 package dagruns
 
 import (
@@ -14,36 +14,19 @@ import (
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
-	"everloop/domain/schedule"
+	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes runs.
-type Store interface {
-	CreateDAGRun(ctx context.Context, in dagrun.New) error
-	DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
-	CancelDAGRun(ctx context.Context, runID string) (bool, error)
-	RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error
-	CancelDAGRunsOf(ctx context.Context, caller domain.User, solutionID string) (open []dagrun.Ref, err error)
-	DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error)
-
-	AdvanceDAGRun(ctx context.Context, runID string) (dagrun.Step, error)
-	CountDAGAdvance(ctx context.Context, runID string) (int, error)
-	FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error)
-	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.UnitWork, bool, error)
-	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error)
-	RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
-	DAGUnitStopped(ctx context.Context, unitID string) error
-	WatchDAGUnit(ctx context.Context, unitID string, attempt int, due time.Time) error
-	FailDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
-
-	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
-}
-
-// Runs reaches Temporal.
+// Runs reaches the workflows of runs.
 type Runs interface {
+	// StartDAGRun starts the workflow of a run unless it is open.
 	StartDAGRun(ctx context.Context, solutionID, runID string) error
+	// ResumeDAGRun starts the workflow of a run, or has an open one look again at its end.
 	ResumeDAGRun(ctx context.Context, solutionID, runID string) error
-	NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error)
+	// CancelDAGRun requests the cancellation of the workflow; false: it is not open.
+	CancelDAGRun(ctx context.Context, solutionID, runID string) (open bool, err error)
+	// AwaitDAGRun waits until the workflow has closed.
+	AwaitDAGRun(ctx context.Context, solutionID, runID string) error
 }
 
 // Chats sends messages and stops chats.
@@ -69,31 +52,43 @@ type Graphs interface {
 	RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (g dag.Graph, number int, ownerID string, err error)
 }
 
-// Config is what New needs.
-type Config struct {
-	Store  Store
-	Runs   Runs
-	Chats  Chats
-	Graphs Graphs
-	Agents Agents
-	Events Events
-	Logger *slog.Logger
+// Deps are what the service works with. All fields are required.
+type Deps struct {
+	DB       *pg.DB
+	Sessions Sessions
+	Runs     Runs
+	Chats    Chats
+	Graphs   Graphs
+	Agents   Agents
+	Events   Events
+	// DeleteSolution deletes a production solution unless runs of it are open.
+	DeleteSolution func(ctx context.Context, caller domain.User, id string) (deleted bool, err error)
+	Logger         *slog.Logger
 	// CodeTimeout is how long the code of a node may take; a node with a shorter timeout_s
 	// ends it earlier.
 	CodeTimeout time.Duration
 }
 
-// Service runs DAGs.
-type Service struct{ cfg Config }
+// Sessions creates sessions.
+type Sessions interface {
+	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
+}
 
-// New checks the configuration.
-func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Events == nil ||
-		cfg.Logger == nil || cfg.CodeTimeout <= 0 {
-		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents, Events, Logger and CodeTimeout")
+// Service runs DAGs.
+type Service struct {
+	*Store
+
+	cfg Deps
+}
+
+// New returns a new service.
+func New(deps Deps) (*Service, error) {
+	if deps.DB == nil || deps.Sessions == nil || deps.Runs == nil || deps.Chats == nil || deps.Graphs == nil || deps.Agents == nil ||
+		deps.Events == nil || deps.DeleteSolution == nil || deps.Logger == nil || deps.CodeTimeout <= 0 {
+		return nil, errors.New("dagruns: all dependencies are required")
 	}
 
-	return &Service{cfg}, nil
+	return &Service{Store: NewStore(deps.DB), cfg: deps}, nil
 }
 
 // Start begins a run of a version; 0: the published one.
@@ -122,13 +117,13 @@ func (s *Service) Start(
 		Inputs:     inputs,
 		Nodes:      graph.Order(),
 	}
-	if err := s.cfg.Store.CreateDAGRun(ctx, run); err != nil {
+	if err := s.CreateDAGRun(ctx, run); err != nil {
 		return dagrun.RunRecord{}, err
 	}
 
 	s.start(ctx, solutionID, run.ID)
 
-	return s.cfg.Store.DAGRun(ctx, caller, solutionID, run.ID)
+	return s.DAGRun(ctx, caller, solutionID, run.ID)
 }
 
 func checkInputs(graph dag.Graph, inputs json.RawMessage) error {
@@ -152,29 +147,54 @@ func (s *Service) start(ctx context.Context, solutionID, runID string) {
 	}
 }
 
-// Cancel ends a run and what its nodes do. One that is over stays as it is.
+// Cancel requests the end of a run and of the work of its nodes. A run that is over stays as
+// it is. While Temporal is unavailable the request stays in the row, and the reconciler repeats it.
 func (s *Service) Cancel(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error) {
-	if _, err := s.cfg.Store.DAGRun(ctx, caller, solutionID, runID); err != nil {
+	if _, err := s.DAGRun(ctx, caller, solutionID, runID); err != nil {
 		return dagrun.RunRecord{}, err
 	}
 
-	cancelled, err := s.cfg.Store.CancelDAGRun(ctx, runID)
-	if err != nil {
-		return dagrun.RunRecord{}, err
+	if err := s.CancelAny(ctx, solutionID, runID); err != nil {
+		s.cfg.Logger.Warn("failed to cancel the workflow of a DAG run, retrying", "run_id", runID, "error", err)
 	}
 
-	if cancelled {
-		s.Resume(ctx, solutionID, runID)
-	}
-
-	return s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
+	return s.DAGRun(ctx, caller, solutionID, runID)
 }
 
-// Resume has the workflow of a run look at its nodes. What fails is repeated by the repair.
-func (s *Service) Resume(ctx context.Context, solutionID, runID string) {
-	if err := s.cfg.Runs.ResumeDAGRun(context.WithoutCancel(ctx), solutionID, runID); err != nil {
-		s.cfg.Logger.Warn("failed to signal a DAG run, retrying", "run_id", runID, "error", err)
+// CancelAny cancels a run of any owner, as Cancel does.
+func (s *Service) CancelAny(ctx context.Context, solutionID, runID string) error {
+	cancelled, err := s.CancelDAGRun(ctx, runID)
+	if err != nil || !cancelled {
+		return err
 	}
+
+	return s.cancelWorkflow(ctx, solutionID, runID)
+}
+
+// Restart starts the workflow of a run unless it is open, and cancels it again when the end
+// of the run was requested.
+func (s *Service) Restart(ctx context.Context, solutionID, runID string) error {
+	cancel, err := s.CancelRequested(ctx, runID)
+	if err != nil {
+		return err
+	}
+
+	if cancel {
+		return s.cancelWorkflow(ctx, solutionID, runID)
+	}
+
+	return s.cfg.Runs.StartDAGRun(ctx, solutionID, runID)
+}
+
+// cancelWorkflow cancels the workflow of a run whose end was requested. A workflow that is
+// not open yet ends the run when it starts.
+func (s *Service) cancelWorkflow(ctx context.Context, solutionID, runID string) error {
+	open, err := s.cfg.Runs.CancelDAGRun(context.WithoutCancel(ctx), solutionID, runID)
+	if err == nil && !open {
+		err = s.cfg.Runs.StartDAGRun(context.WithoutCancel(ctx), solutionID, runID)
+	}
+
+	return err
 }
 
 // Retry has a run that failed begin again under its id. Outputs of nodes whose definition
@@ -185,7 +205,7 @@ func (s *Service) Retry(
 	solutionID, runID string,
 	how dagrun.Resumption,
 ) (dagrun.RunRecord, error) {
-	run, err := s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
+	run, err := s.DAGRun(ctx, caller, solutionID, runID)
 	if err != nil {
 		return run, err
 	}
@@ -216,11 +236,13 @@ func (s *Service) Retry(
 	}
 
 	retry.Inputs = inputs
-	if err := s.cfg.Store.RetryDAGRun(ctx, runID, retry); err != nil {
+	if err := s.RetryDAGRun(ctx, runID, retry); err != nil {
 		return run, err
 	}
 
-	s.Resume(ctx, solutionID, runID)
+	if err := s.cfg.Runs.ResumeDAGRun(context.WithoutCancel(ctx), solutionID, runID); err != nil {
+		s.cfg.Logger.Warn("failed to start a retried DAG run, retrying", "run_id", runID, "error", err)
+	}
 
-	return s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
+	return s.DAGRun(ctx, caller, solutionID, runID)
 }

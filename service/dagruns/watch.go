@@ -5,50 +5,60 @@ import (
 	"fmt"
 	"time"
 
+	"everloop/activities/contract"
 	"everloop/domain/dagrun"
 )
 
 const (
-	// watchTimeout is how long the event log is asked for activity, in all.
+	// watchTimeout is how long the event log is asked for activity.
 	watchTimeout = 2 * time.Second
 	// watchEvery is the least time between two looks at a unit.
 	watchEvery = 5 * time.Second
 )
 
-// watch fails the units that have shown no activity for longer than they may, and says
-// when the next one of the others is due. Then the run is advanced again.
-func (s *Service) watch(ctx context.Context, runID string, units []dagrun.Watch) (dagrun.Step, error) {
-	asked, cancel := context.WithTimeout(ctx, watchTimeout)
-	defer cancel()
-
-	for _, u := range units {
-		if err := s.watchUnit(ctx, u, s.silence(asked, u)); err != nil {
-			return dagrun.Step{}, err
-		}
+// WatchNode implements contract.WatchDAGNode: it fails an attempt that has shown no activity
+// for longer than its node allows, and returns when the next activity of another one is due.
+func (s *Service) WatchNode(ctx context.Context, in contract.DAGAttempt) (out contract.WatchDAGNodeOut, err error) {
+	work, err := s.WatchedUnit(ctx, in)
+	if err != nil || work.Unit.Status != dagrun.Running {
+		return out, err
 	}
 
-	return s.cfg.Store.AdvanceDAGRun(ctx, runID)
+	if out = watched(time.Now(), s.silence(ctx, work), dagrun.Heartbeat(work.Node)); out.Failure != nil {
+		return out, nil
+	}
+
+	return out, s.SetDue(ctx, work.Unit.ID, in.Attempt, *out.Due)
 }
 
-func (s *Service) watchUnit(ctx context.Context, u dagrun.Watch, silent time.Duration) error {
-	if silent < u.Limit {
-		return s.cfg.Store.WatchDAGUnit(ctx, u.ID, u.Attempt, time.Now().Add(max(u.Limit-silent, watchEvery)))
+// watched fails an attempt that was silent for its limit, or returns when to look again.
+func watched(now time.Time, silent, limit time.Duration) (out contract.WatchDAGNodeOut) {
+	if silent >= limit {
+		out.Failure = &dagrun.NodeFailure{Code: dagrun.CodeHeartbeat, Message: fmt.Sprintf(
+			"the attempt showed no activity for %s: heartbeat_s allows %s", silent.Round(time.Second), limit)}
+
+		return out
 	}
 
-	return s.cfg.Store.FailDAGUnit(ctx, u.ID, u.Attempt, dagrun.CodeHeartbeat, fmt.Sprintf(
-		"the attempt showed no activity for %s: heartbeat_s allows %s", silent.Round(time.Second), u.Limit))
+	due := now.Add(max(limit-silent, watchEvery))
+	out.Due = &due
+
+	return out
 }
 
 // silence is for how long a unit has shown no activity. A unit that waits for something
-// outside of it is not silent, nor is one of which the event log knows nothing.
-func (s *Service) silence(ctx context.Context, u dagrun.Watch) time.Duration {
-	if u.Waits {
+// outside of it is not silent, nor is a unit of which the event log knows nothing.
+func (s *Service) silence(ctx context.Context, work dagrun.Work) time.Duration {
+	if work.Idle {
 		return 0
 	}
 
-	last, err := s.cfg.Events.LastAt(ctx, u.SessionID)
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	defer cancel()
+
+	last, err := s.cfg.Events.LastAt(ctx, work.Unit.SessionID)
 	if err != nil {
-		s.cfg.Logger.WarnContext(ctx, "failed to look for activity of a DAG node", "session_id", u.SessionID, "error", err)
+		s.cfg.Logger.WarnContext(ctx, "failed to look for activity of a DAG node", "session_id", work.Unit.SessionID, "error", err)
 	}
 
 	if last.IsZero() {

@@ -7,90 +7,85 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/worker"
+
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
-	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
-// Advance takes all steps of a run that can be taken now. The run that waits for it, if it
-// is a subflow, hears of its end. With repeated an attempt of the same step failed before.
-func (s *Service) Advance(ctx context.Context, runID string, repeated bool) (dagrun.Step, error) {
-	if repeated {
-		if err := s.boundAdvances(ctx, runID); err != nil {
-			return dagrun.Step{}, err
-		}
-	}
-
-	step, err := s.cfg.Store.AdvanceDAGRun(ctx, runID)
-	if err == nil && len(step.Watch) > 0 {
-		step, err = s.watch(ctx, runID, step.Watch)
-	}
-
-	if err == nil && step.Ended && step.Parent != "" {
-		waiter := schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)}
-		if _, fault := s.cfg.Runs.NotifyWaiter(ctx, waiter); fault != nil {
-			err = domain.Unavailablef("Temporal", fault)
-		}
-	}
-
-	return step, err
+// Register binds the steps of runs to their names.
+func (s *Service) Register(w worker.ActivityRegistry) {
+	contract.LoadDAGRun.Handle(w, final(s.LoadRun))
+	contract.ActivateDAGNode.Handle(w, final(s.ActivateNode))
+	contract.StartDAGNode.Handle(w, final(s.StartNode))
+	contract.FollowDAGEdge.Handle(w, final(s.FollowEdge))
+	contract.BeginDAGNode.Handle(w, final(s.BeginNode))
+	contract.TakeDAGNode.Handle(w, final(s.TakeNode))
+	contract.GatherDAGNode.Handle(w, final(s.GatherNode))
+	contract.WatchDAGNode.Handle(w, final(s.WatchNode))
+	contract.StopDAGNode.Handle(w, final(s.StopNode))
+	contract.StoreDAGRun.Handle(w, final(s.StoreRun))
 }
 
-// boundAdvances fails a run whose step failed too often while the database answered.
-func (s *Service) boundAdvances(ctx context.Context, runID string) error {
-	failed, err := s.cfg.Store.CountDAGAdvance(ctx, runID)
-	if err != nil || failed < dagrun.MaxAdvances {
-		return err
+// final returns a step whose rejections are not retried.
+func final[In, Out any](do func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, in In) (Out, error) {
+		out, err := do(ctx, in)
+		if err == nil {
+			return out, nil
+		}
+
+		if e := domain.AsError(err); !e.Retryable() {
+			err = durable.Final(e.Code, e.Message)
+		}
+
+		return out, err
 	}
-
-	s.cfg.Logger.Error("failed to advance a DAG run too often, ending it", "run_id", runID, "attempts", failed)
-
-	_, err = s.cfg.Store.FailDAGRun(ctx, runID, dagrun.CodeAdvance,
-		fmt.Sprintf("the next step of the run failed %d times; the log of the service has the errors", failed))
-
-	return err
 }
 
-// Begin begins the work of a unit, once however often it is called: its session and
-// message, or its subflow, have ids that were given before. With true the run has to be
-// advanced.
-func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err error) {
-	work, found, err := s.cfg.Store.ClaimDAGUnit(ctx, unitID, false)
-	if err != nil || !found {
-		return false, err
+// BeginNode implements contract.BeginDAGNode: it creates the session and the message of an
+// attempt, or the run of its subflow, under ids that were assigned before. The workflow of
+// the run starts their workflow.
+func (s *Service) BeginNode(ctx context.Context, in contract.DAGAttempt) (out contract.BeginDAGNodeOut, err error) {
+	work, err := s.Claim(ctx, in)
+	if err == nil {
+		out, err = s.beginWork(ctx, work)
 	}
 
+	if err == nil {
+		err = s.Began(ctx, work.Unit.ID, work.Unit.Attempt, out.ChatID)
+	}
+
+	if err == nil || domain.HasCode(err, dagrun.CodeRunOver) || domain.HasCode(err, dagrun.CodeRunNotFound) {
+		return out, err
+	}
+
+	if e := domain.AsError(err); !e.Retryable() {
+		return contract.BeginDAGNodeOut{Rejected: &dagrun.NodeFailure{Code: e.Code, Message: shorten(e.Message)}}, nil
+	}
+
+	return out, err
+}
+
+func (s *Service) beginWork(ctx context.Context, work dagrun.Work) (out contract.BeginDAGNodeOut, err error) {
 	u := work.Unit
-
-	var chatID domain.ChatID
+	out = contract.BeginDAGNodeOut{UnitID: u.ID, SessionID: u.SessionID, ChildID: u.ChildID, OwnerID: work.Run.OwnerID}
 
 	if u.ChildID != "" {
-		err = s.beginSubflow(ctx, work)
-	} else {
-		chatID, err = s.send(ctx, work)
+		out.SolutionID = configOf(work.Node).ProdSolutionID
+		return out, s.beginSubflow(ctx, work)
 	}
 
-	if err != nil {
-		e := domain.AsError(err)
-		if e.Retryable() {
-			return false, err
-		}
+	out.ChatID, err = s.send(ctx, work)
 
-		return true, s.cfg.Store.RejectDAGUnit(ctx, unitID, u.Attempt, e.Code, e.Message)
-	}
-
-	goesOn, err := s.cfg.Store.DAGUnitBegan(ctx, unitID, u.Attempt, chatID)
-	if err == nil && !goesOn {
-		err = s.stop(ctx, work)
-	}
-	// A subflow may have ended before it was known as started.
-	return u.ChildID != "", err
+	return out, err
 }
 
-func (s *Service) send(ctx context.Context, work dagrun.UnitWork) (chatID domain.ChatID, err error) {
+func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.ChatID, err error) {
 	u, n, run := work.Unit, work.Node, work.Run
 
 	session, send, err := messageOf(work, s.cfg.CodeTimeout)
@@ -104,7 +99,8 @@ func (s *Service) send(ctx context.Context, work dagrun.UnitWork) (chatID domain
 	}
 
 	send.SessionID, send.Delivery, send.Trigger = u.SessionID, domain.DeliverEnqueue, domain.TriggerDAG
-	send.ClientMessageID = u.MessageID()
+	send.ClientMessageID = dagrun.MessageID(u.ID, u.Attempt, u.Phase)
+	send.Parented = true
 	send.Waiter = durable.DAGRunWorkflowID(run.SolutionID, run.ID)
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), send)
 
@@ -116,7 +112,7 @@ func (s *Service) send(ctx context.Context, work dagrun.UnitWork) (chatID domain
 func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config, session domain.NewSession) error {
 	session.Class = domain.ClassDAG
 	if session.Setup.Script != nil {
-		return s.cfg.Store.EnsureSession(ctx, ownerID, session)
+		return s.cfg.Sessions.EnsureSession(ctx, ownerID, session)
 	}
 
 	if c.AgentID != "" {
@@ -135,14 +131,14 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 		session.PrimarySkillID = &id
 	}
 
-	return s.cfg.Store.EnsureSession(ctx, ownerID, session)
+	return s.cfg.Sessions.EnsureSession(ctx, ownerID, session)
 }
 
 func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.User{ID: ownerID}} }
 
 // messageOf is the session of a unit's attempt, and what is sent to it. Limit is the longest
 // time that the code of a node may take.
-func messageOf(work dagrun.UnitWork, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
+func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
 	u, n := work.Unit, work.Node
 	c := configOf(n)
 	text := ""
@@ -152,16 +148,16 @@ func messageOf(work dagrun.UnitWork, limit time.Duration) (session domain.NewSes
 		text = "Approve the start of node " + cmp.Or(n.Name, n.ID) + "?"
 		session.Setup.Script, err = question("Approval", text, []string{dagrun.Approve, dagrun.Reject})
 	case n.Type == dag.Human:
-		text = u.Request.Prompt
+		text = work.Request.Prompt
 		session.Setup.Script, err = question("", text, c.Options)
 	case n.Type == dag.Tool, n.Type == dag.Map && c.Tool != "":
 		text = "Run the tool " + c.Tool + "."
-		session.Setup.Script, err = call(c.Tool, u.Request.Arguments)
+		session.Setup.Script, err = call(c.Tool, work.Request.Arguments)
 	case n.Type == dag.Code:
 		text = "Run the code of node " + cmp.Or(n.Name, n.ID) + "."
 		session.Setup.Script, err = scriptOf(work, limit)
 	default:
-		text = u.Request.Message()
+		text = work.Request.Message()
 
 		if c.Model != "" {
 			session.Model = &c.Model
@@ -244,7 +240,7 @@ func configOf(n dag.Node) dag.Config {
 }
 
 // beginSubflow begins the run of the DAG that a node stands for.
-func (s *Service) beginSubflow(ctx context.Context, work dagrun.UnitWork) error {
+func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 	run := work.Run
 	if run.Depth >= dagrun.MaxDepth {
 		return domain.Newf(domain.Invalid, dagrun.CodeSubflowTooDeep, "subflows may be nested %d deep", dagrun.MaxDepth)
@@ -257,7 +253,7 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.UnitWork) error 
 		return err
 	}
 
-	inputs, err := json.Marshal(given(work.Unit.Request.Inputs))
+	inputs, err := json.Marshal(given(work.Request.Inputs))
 	if err != nil {
 		return fmt.Errorf("encode the inputs of a subflow: %w", err)
 	}
@@ -266,15 +262,10 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.UnitWork) error 
 		return err
 	}
 
-	err = s.cfg.Store.CreateDAGRun(ctx, dagrun.New{
+	return s.CreateDAGRun(ctx, dagrun.New{
 		ID: work.Unit.ChildID, SolutionID: solutionID, OwnerID: ownerID, Version: version, Trigger: dagrun.TriggerSubflow, Inputs: inputs,
 		ParentRun: run.ID, Depth: run.Depth + 1, Nodes: graph.Order(),
 	})
-	if err != nil {
-		return err
-	}
-
-	return s.cfg.Runs.StartDAGRun(ctx, solutionID, work.Unit.ChildID)
 }
 
 func given(inputs map[string]any) map[string]any {
@@ -285,29 +276,29 @@ func given(inputs map[string]any) map[string]any {
 	return inputs
 }
 
-// StopUnit stops what a unit had started. With true the run has to be advanced.
-func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, err error) {
-	work, found, err := s.cfg.Store.ClaimDAGUnit(ctx, unitID, true)
+// StopNode implements contract.StopDAGNode: it stops the chat of an attempt, or cancels its
+// subflow.
+func (s *Service) StopNode(ctx context.Context, in contract.StopDAGNodeIn) (out struct{}, err error) {
+	work, found, err := s.Stopping(ctx, in.UnitID)
 	if err != nil || !found {
-		return false, err
+		return out, err
 	}
 
 	if err := s.stop(ctx, work); err != nil {
-		return false, err
+		return out, err
 	}
 
-	return true, s.cfg.Store.DAGUnitStopped(ctx, unitID)
+	return out, s.Stopped(ctx, in.UnitID)
 }
 
-func (s *Service) stop(ctx context.Context, work dagrun.UnitWork) error {
+func (s *Service) stop(ctx context.Context, work dagrun.Work) error {
 	u := work.Unit
-	if u.ChildID != "" {
-		cancelled, err := s.cfg.Store.CancelDAGRun(ctx, u.ChildID)
-		if err == nil && cancelled {
-			err = s.signal(ctx, work.ChildSolution, u.ChildID)
-		}
 
-		return err
+	switch {
+	case u.ChildID != "":
+		return s.CancelAny(ctx, work.ChildSolution, u.ChildID)
+	case u.SessionID == "":
+		return nil
 	}
 
 	_, err := s.cfg.Chats.Stop(ctx, caller(work.Run.OwnerID), u.SessionID, true)

@@ -119,7 +119,7 @@ func (c *Checker) check(ctx context.Context, of kindWalk, item Item) error {
 		return err
 	case look.State == domain.RunOpen:
 		return c.signal(ctx, of, item)
-	case look.State == domain.RunStuck && !confirmed(c.suspects, look):
+	case (look.State == domain.RunStuck || of.kind.Terminable && look.Terminated) && !confirmed(c.suspects, look):
 		return nil
 	}
 
@@ -176,8 +176,11 @@ func (c *Checker) restart(ctx context.Context, kind Kind, item Item, look domain
 		lost = count
 	}
 
-	if lost > maxRestarts && kind.Fail != nil {
-		return c.fail(ctx, kind, item, lost, look)
+	switch {
+	case kind.Terminable && look.Terminated:
+		return c.fail(ctx, kind, item, look, "an operator terminated its workflow")
+	case lost > maxRestarts && kind.Fail != nil:
+		return c.fail(ctx, kind, item, look, fmt.Sprintf("its run was lost %d times: %s", lost, look.Cause))
 	}
 
 	if _, due := c.starts.Try(item.WorkflowID); !due {
@@ -197,18 +200,18 @@ func (c *Checker) report(kind Kind, item Item, look domain.RunLook) {
 }
 
 // fail ends work. It is tried again after a doubling pause when that fails.
-func (c *Checker) fail(ctx context.Context, kind Kind, item Item, lost int, look domain.RunLook) error {
+func (c *Checker) fail(ctx context.Context, kind Kind, item Item, look domain.RunLook, reason string) error {
 	if _, due := c.ends.Try(item.WorkflowID); !due {
 		return nil
 	}
 
-	c.cfg.Logger.Error("failing work whose workflow was lost repeatedly",
-		"workflow_id", item.WorkflowID, "run_id", look.RunID, "lost", lost, "cause", look.Cause)
+	c.cfg.Logger.Error("failing work whose workflow is closed",
+		"workflow_id", item.WorkflowID, "run_id", look.RunID, "reason", reason, "cause", look.Cause)
 
 	ctx, cancel := context.WithTimeout(ctx, failTimeout)
 	defer cancel()
 
-	err := kind.Fail(ctx, item, fmt.Sprintf("its run was lost %d times: %s", lost, look.Cause))
+	err := kind.Fail(ctx, item, reason)
 	if err == nil && kind.Cleans {
 		err = kind.Start(ctx, item)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"everloop/domain"
-	"everloop/domain/dagrun"
 	"everloop/domain/history"
 	"everloop/domain/operator"
 	"everloop/domain/transfer"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
+	"everloop/service/dagruns"
 )
 
 // Item is one piece of work of a kind.
@@ -37,6 +37,9 @@ type Kind struct {
 	Cancel func(ctx context.Context, item Item) error
 	// Fail ends the work as failed; nil: it is never given up.
 	Fail func(ctx context.Context, item Item, reason string) error
+	// Terminable work fails when an operator terminated its workflow; other work continues in
+	// a new one.
+	Terminable bool
 	// Cleans says that a workflow is started after Fail: it stops what the work has started.
 	Cleans bool
 }
@@ -195,26 +198,21 @@ func AgentRuns(runs temporal.Runs, of UnattendedRuns) Kind {
 	return of.kind(operator.RunKindIssue, func(ctx context.Context, item Item) error { return runs.ResumeIssueRun(ctx, item.ID) })
 }
 
-// DAGRuns are the runs of DAGs.
-func DAGRuns(runs temporal.Runs, of UnattendedRuns) Kind {
-	kind := of.kind(operator.RunKindDAG, func(ctx context.Context, item Item) error {
-		return runs.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(item.WorkflowID), item.ID)
-	})
-	kind.Cleans = true
+// DAGRuns are the runs of DAGs. Their workflows decide; a run whose workflow was terminated
+// fails, and a new one stops the work of its nodes.
+func DAGRuns(runs *dagruns.Service) Kind {
+	start := func(ctx context.Context, item Item) error {
+		return runs.Restart(ctx, durable.SolutionOfDAGRun(item.WorkflowID), item.ID)
+	}
 
-	return kind
-}
-
-// DAGRunIDs returns a list of the ids in a list of DAG runs.
-func DAGRunIDs(
-	list func(ctx context.Context, after string, limit int) ([]dagrun.Ref, error),
-) func(ctx context.Context, after string, limit int) ([]string, error) {
-	return func(ctx context.Context, after string, limit int) (ids []string, err error) {
-		refs, err := list(ctx, after, limit)
-		for _, ref := range refs {
-			ids = append(ids, ref.RunID)
-		}
-
-		return ids, err
+	return Kind{
+		Name: operator.RunKindDAG, Checked: true, Stalled: runs.StalledDAGRuns, Start: start, Terminable: true, Cleans: true,
+		Cancel: func(ctx context.Context, item Item) error {
+			return runs.CancelAny(ctx, durable.SolutionOfDAGRun(item.WorkflowID), item.ID)
+		},
+		Fail: func(ctx context.Context, item Item, reason string) error {
+			_, err := runs.FailDAGRun(ctx, item.ID, domain.CodeRunLost, reason)
+			return err
+		},
 	}
 }

@@ -124,11 +124,11 @@ var jobs = map[string]string{
 		           ELSE '' END,
 		       CASE u.reason WHEN 'question' THEN r.owner_id WHEN 'permission' THEN r.owner_id WHEN 'child' THEN coalesce(u.run, '')
 		           ELSE '' END,
-		       u.since, r.wake_at
+		       u.since, u.wake_at
 		FROM   dag_runs r
 		LEFT   JOIN LATERAL (
 			-- What needs a person comes first, then what works, then what waits for its time.
-			SELECT n.started_at AS since,
+			SELECT n.started_at AS since, n.due_at AS wake_at,
 			       CASE WHEN c.state = 'parked' AND c.waiting_reason = 'permission' THEN 'permission'
 			           WHEN c.state = 'parked' THEN 'question'
 			            WHEN n.status = 'running' AND (n.session_id IS NOT NULL OR n.child_id IS NOT NULL) THEN 'child'

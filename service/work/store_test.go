@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/domain/operator"
@@ -16,8 +17,9 @@ import (
 	"everloop/infra/temporal"
 	"everloop/internal/testkit"
 	"everloop/service/agents"
-	"everloop/service/work"
 	boardstore "everloop/service/board"
+	"everloop/service/dagruns"
+	"everloop/service/work"
 )
 
 // fill gives a session work of nearly every kind that should have had a workflow for a
@@ -197,8 +199,10 @@ func TestStore_endsOfRuns(t *testing.T) {
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
 
+	runs := dagruns.NewStore(db.DB)
+
 	for _, want := range []bool{true, false} {
-		failed, err := db.FailDAGRun(t.Context(), "d1", "run_lost", "because")
+		failed, err := runs.FailDAGRun(t.Context(), "d1", "run_lost", "because")
 		require.NoError(t, err)
 		require.Equal(t, want, failed)
 		cancelled, _, err := db.CancelRun(t.Context(), "r2")
@@ -206,11 +210,11 @@ func TestStore_endsOfRuns(t *testing.T) {
 		require.Equal(t, want, cancelled)
 	}
 
-	step, err := db.AdvanceDAGRun(t.Context(), "d1")
+	loaded, err := runs.LoadRun(t.Context(), contract.LoadDAGRunIn{RunID: "d1"})
 	require.NoError(t, err)
-	require.Len(t, step.Stop, 1, "what a node has begun is stopped after the end of its run")
-	require.False(t, step.Ended)
-	run, err := db.DAGRun(t.Context(), user, "sol", "d1")
+	require.Len(t, loaded.Units, 1, "the work of a node is stopped after the end of its run")
+	require.True(t, loaded.Units[0].Stop)
+	run, err := runs.DAGRun(t.Context(), user, "sol", "d1")
 	require.NoError(t, err)
 	require.EqualValues(t, "failed", run.Status)
 	require.Equal(t, "run_lost", run.Error.Code)

@@ -7,9 +7,11 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/accounts"
+	"everloop/service/dagruns"
 	"everloop/service/work"
 )
 
@@ -54,10 +56,13 @@ func (w lastEndWorld) runsOfTheUser() {
 	w.exec(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, w.user.ID)
 	w.exec(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1)`)
 	w.exec(`
+		INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
+		VALUES ('p', 'dag', 1, '{"nodes":[],"edges":[]}', 'd', $1, 0, 0, '')`, w.user.ID)
+	w.exec(`
 		INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
 		VALUES ('r', 'p', $1, 1, 'api', 'running', '{}')`, w.user.ID)
 	w.exec(`
-		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, session_id) VALUES ('n', 'r', 'p', 'work', 'running', 'later')`)
+		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, session_id) VALUES ('n', 'r', 'p', 'work', 'ready', NULL)`)
 	w.exec(`
 		INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
 		                             catchup_window_s, pause_on_failure_after, jitter_s)
@@ -151,9 +156,10 @@ func TestStore_closedAccount_startsNothing(t *testing.T) {
 	t.Run("runs", func(t *testing.T) {
 		t.Parallel()
 		w := closed(t, lastEndWorld.runsOfTheUser)
-		_, found, err := w.store.ClaimDAGUnit(t.Context(), "n", false)
-		require.NoError(t, err)
-		require.False(t, found)
+		_, err := dagruns.NewStore(w.store.DB).Claim(t.Context(), contract.DAGAttempt{
+			DAGNode: contract.DAGNode{DAGTry: contract.DAGTry{RunID: "r"}, NodeID: "work"}, Item: dagrun.NoItem, Attempt: 1,
+		})
+		require.True(t, domain.HasCode(err, domain.CodeAccountClosed), err)
 
 		run, _, err := w.store.ClaimRun(t.Context(), schedule.RunStart{RunID: runOfTheUser, Execution: "a"})
 		require.NoError(t, err)

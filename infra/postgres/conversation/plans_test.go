@@ -24,6 +24,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
 	boards "everloop/service/board"
+	"everloop/service/dagruns"
 	"everloop/service/history"
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
@@ -287,9 +288,9 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"operations":   func() error { _, err := moves.PruneHistoryOperations(ctx, 0, 500); return err },
 		"keys":         func() error { _, err := accounts.New(store.DB).PruneIdempotency(ctx, 500); return err },
 		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
-		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
+		"runs of DAGs": func() error { _, err := dagruns.NewStore(store.DB).PruneDAGRuns(ctx, 20); return err },
 		"waits":        func() error { _, _, err := store.Waits(ctx); return err },
-		"stalled DAGs": func() error { _, err := store.StalledDAGRuns(ctx, "", 200); return err },
+		"stalled DAGs": func() error { _, err := dagruns.NewStore(store.DB).StalledDAGRuns(ctx, "", 200); return err },
 		"lost runs":    func() error { _, _, err := works.CountRestart(ctx, "dag/p/1", "r"); return err },
 		"counts":       func() error { _, err := works.PruneRestarts(ctx, 500); return err },
 		"issues":       func() error { _, err := boards.NewStore(store.DB).StalledIssueRuns(ctx, "", 200); return err },

@@ -93,7 +93,9 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	workspace, err := boards.NewStore(d.store.DB).CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
-	join := func(role board.WorkspaceRole) { pgtest.Join(t, boards.NewStore(d.store.DB), d.owner, workspace.ID, ben.ID, role) }
+	join := func(role board.WorkspaceRole) {
+		pgtest.Join(t, boards.NewStore(d.store.DB), d.owner, workspace.ID, ben.ID, role)
+	}
 	join(board.WorkspaceMember)
 
 	sees := func(want bool) {

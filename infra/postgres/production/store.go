@@ -10,7 +10,6 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/production"
-	"everloop/infra/postgres/dagruns"
 	"everloop/infra/postgres/pg"
 )
 
@@ -29,7 +28,7 @@ var solutionColumns = `
 	(SELECT s.id FROM sessions s WHERE s.id = p.flow_session AND s.deleted_at IS NULL),
 	(SELECT s.id FROM sessions s WHERE s.id = p.architecture_session AND s.deleted_at IS NULL),
 	d.latest, d.published, a.latest, a.published,
-	(SELECT jsonb_build_object('id', r.id, 'status', ` + dagruns.ShownStatus + `, 'finished_at', r.finished_at)
+	(SELECT jsonb_build_object('id', r.id, 'status', ` + pg.ShownRunStatus + `, 'finished_at', r.finished_at)
 	 FROM   dag_runs r WHERE r.solution_id = p.id AND r.parent_run IS NULL ORDER BY r.id DESC LIMIT 1)`
 
 const solutionTables = `

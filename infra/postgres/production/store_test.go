@@ -12,6 +12,7 @@ import (
 	"everloop/domain/production"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
 func content(by domain.User, text string) production.NewDocument {
@@ -230,7 +231,7 @@ func TestStore_lastRun(t *testing.T) {
 		ID: domain.NewID(), SolutionID: solution, OwnerID: ann.ID, Version: 1, Trigger: dagrun.TriggerAPI, Inputs: []byte(`{}`),
 		Nodes: []string{"a", "b"},
 	}
-	require.NoError(t, db.CreateDAGRun(ctx, run))
+	require.NoError(t, dagruns.NewStore(db.DB).CreateDAGRun(ctx, run))
 
 	set := func(status, a, b string) {
 		_, err := db.Pool.Exec(ctx, `UPDATE dag_runs SET status = $2 WHERE id = $1`, run.ID, status)
@@ -250,7 +251,7 @@ func TestStore_lastRun(t *testing.T) {
 	} {
 		set(c.run, c.a, c.b)
 
-		listed, err := db.DAGRun(ctx, ann, solution, run.ID)
+		listed, err := dagruns.NewStore(db.DB).DAGRun(ctx, ann, solution, run.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, c.want, listed.Status, c)
 

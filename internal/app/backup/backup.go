@@ -239,7 +239,6 @@ func (c *deployment) databases(url string) []backup.Database {
 				Gone: true,
 			},
 			{SQL: postgres.ForgetEngine},
-			{SQL: postgres.ResumeDAGRuns},
 			{SQL: postgres.NewGeneration},
 		},
 	}}

@@ -7,16 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
 // Of a node whose activity is due, a run says how long it may be silent, and whether
 // its chat waits for something outside of it.
-func TestStore_AdvanceDAGRun_watch(t *testing.T) {
+func TestStore_WatchedUnit(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
@@ -25,13 +28,18 @@ func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 		_, err := db.Pool.Exec(t.Context(), sql, args...)
 		require.NoError(t, err)
 	}
-	advance := func() dagrun.Step {
+	in := contract.DAGAttempt{
+		DAGNode: contract.DAGNode{DAGTry: contract.DAGTry{RunID: "r"}, NodeID: "a"}, Item: dagrun.NoItem, Attempt: 1, Phase: dagrun.PhaseWork,
+	}
+	idle := func() bool {
 		t.Helper()
 
-		step, err := db.AdvanceDAGRun(t.Context(), "r")
+		work, err := store.WatchedUnit(t.Context(), in)
 		require.NoError(t, err)
+		require.Equal(t, []any{dagrun.Running, session.ID}, []any{work.Unit.Status, work.Unit.SessionID})
+		require.Equal(t, 90*time.Second, dagrun.Heartbeat(work.Node))
 
-		return step
+		return work.Idle
 	}
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
@@ -46,8 +54,7 @@ func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, phase, attempt, session_id, chat_id, begun, due_at)
 		VALUES ('n', 'r', 'p', 'a', 'running', 'work', 1, $1, 'c', true, now() - interval '1 second')`, session.ID)
 
-	due := dagrun.Watch{ID: "n", Attempt: 1, SessionID: session.ID, Limit: 90 * time.Second}
-	require.Equal(t, []dagrun.Watch{due}, advance().Watch)
+	require.False(t, idle())
 
 	for _, waits := range []string{
 		`UPDATE chats SET state = 'parked', waiting_reason = 'question'`,
@@ -56,41 +63,26 @@ func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 	} {
 		set(waits)
 
-		waiting := due
-		waiting.Waits = true
-		require.Equal(t, []dagrun.Watch{waiting}, advance().Watch, waits)
+		require.True(t, idle(), waits)
 	}
 
 	set(`UPDATE chats SET state = 'running', waiting_reason = 'tool'`)
 	set(`INSERT INTO outbox (event_id, session_id, name, data) VALUES ('e', $1, 'turn:patch', '{}')`, session.ID)
-
-	unpublished := due
-	unpublished.Waits = true
-	require.Equal(t, []dagrun.Watch{unpublished}, advance().Watch)
+	require.True(t, idle())
 	set(`UPDATE outbox SET seq = 1, published_at = now()`)
-	require.Equal(t, []dagrun.Watch{due}, advance().Watch)
+	require.False(t, idle())
 
-	require.NoError(t, db.WatchDAGUnit(t.Context(), "n", 1, time.Now().Add(time.Hour)))
-
-	step := advance()
-	require.Empty(t, step.Watch)
-	require.WithinDuration(t, time.Now().Add(time.Hour), *step.WakeAt, 10*time.Minute)
-
-	require.NoError(t, db.FailDAGUnit(t.Context(), "n", 0, dagrun.CodeHeartbeat, "an older attempt"))
-	require.Empty(t, advance().Stop)
-	require.NoError(t, db.FailDAGUnit(t.Context(), "n", 1, dagrun.CodeHeartbeat, "silent"))
-	require.Len(t, advance().Stop, 1)
-
-	nodes, err := db.DAGRunNodes(t.Context(), "r", false)
+	in.Attempt = 2
+	work, err := store.WatchedUnit(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, &dagrun.NodeFailure{Code: dagrun.CodeHeartbeat, Message: "silent"}, nodes[0].Error)
+	require.Equal(t, dagrun.Cancelled, work.Unit.Status, "another attempt")
 }
 
-// A version that was published before conditions were bounded: its run fails at the first
-// step, and the count of failed attempts is reset by each step.
-func TestStore_AdvanceDAGRun_boundsCondition(t *testing.T) {
+// A version that was published before conditions were bounded: it fails its run.
+func TestStore_FollowEdge_boundsCondition(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 
 	set := func(sql string, args ...any) {
@@ -107,22 +99,8 @@ func TestStore_AdvanceDAGRun_boundsCondition(t *testing.T) {
 		VALUES ('r', 'p', $1, 1, 'api', 'running', $2)`, user.ID, `{"a":[`+strings.Repeat("0,", 30_000)+`0]}`)
 	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id) VALUES ('s', 'r', 'p', 's'), ('z', 'r', 'p', 'z')`)
 
-	for want := 1; want <= 2; want++ {
-		failed, err := db.CountDAGAdvance(t.Context(), "r")
-		require.NoError(t, err)
-		require.Equal(t, want, failed)
-	}
-
-	step, err := db.AdvanceDAGRun(t.Context(), "r")
+	out, err := store.FollowEdge(t.Context(), contract.DAGEdge{DAGTry: contract.DAGTry{RunID: "r"}})
 	require.NoError(t, err)
-	require.True(t, step.Ended)
-
-	var (
-		code     string
-		advances int
-	)
-
-	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT error_code, advances FROM dag_runs`).Scan(&code, &advances))
-	require.Equal(t, dagrun.CodeCondition, code)
-	require.Zero(t, advances)
+	require.Equal(t, dagrun.CodeCondition, out.Failure.Code)
+	require.False(t, out.Holds)
 }

@@ -17,39 +17,7 @@ var recordColumns = `
 	r.id, r.solution_id, r.version, r.trigger, r.status, r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run,
 	r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
 	CASE WHEN r.finished_at IS NULL THEN ARRAY (
-		SELECT DISTINCT ` + reasonOfUnit + openUnitsOf("r.id") + `) END`
-
-// openUnitsOf are the units n of a run that are not over, with their chats c. The units of
-// a subflow stand for the unit that runs it.
-func openUnitsOf(runID string) string {
-	return `
-		FROM   (
-			WITH RECURSIVE subflows AS (
-				SELECT ` + runID + ` AS id
-				UNION ALL
-				SELECT m.child_id FROM subflows JOIN dag_run_nodes m ON m.run_id = subflows.id
-				WHERE  m.child_id IS NOT NULL AND NOT m.superseded AND m.status = 'running')
-			SELECT id FROM subflows) f
-		JOIN   dag_run_nodes n ON n.run_id = f.id LEFT JOIN chats c ON c.id = n.chat_id
-		WHERE  NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
-		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)
-		AND    NOT (n.child_id IS NOT NULL AND EXISTS (
-			SELECT 1 FROM dag_run_nodes o
-			WHERE  o.run_id = n.child_id AND NOT o.superseded AND o.status IN ('ready', 'running', 'waiting')))`
-}
-
-// ShownStatus is the status of the run r as clients see it: waiting when none of its open
-// units moves. It is what the function waits finds.
-var ShownStatus = `
-	CASE WHEN r.status = 'running' AND coalesce((SELECT bool_and(` + reasonOfUnit + ` <> 'none')` + openUnitsOf("r.id") + `), false)
-	     THEN 'waiting' ELSE r.status END`
-
-// reasonOfUnit says why a unit n with the chat c does not move; none: it does.
-const reasonOfUnit = `
-	CASE WHEN n.status = 'ready' THEN 'queued' WHEN n.status = 'waiting' THEN 'timer'
-	     WHEN n.status = 'running' AND c.state = 'parked' THEN
-	          CASE WHEN n.phase = 'approval' THEN 'approval' WHEN c.waiting_reason = 'permission' THEN 'permission' ELSE 'question' END
-	     ELSE 'none' END`
+		SELECT DISTINCT ` + pg.ReasonOfUnit + pg.OpenUnitsOf("r.id") + `) END`
 
 func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
 	var (
@@ -156,11 +124,11 @@ func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runI
 }
 
 var nodeColumns = `
-	n.node_id, n.id, n.item, n.attempt, n.status, ` + reasonOfUnit + `, n.session_id, n.child_id, n.inputs_digest,
+	n.node_id, n.id, n.item, n.attempt, n.status, ` + pg.ReasonOfUnit + `, n.session_id, n.child_id, n.inputs_digest,
 	CASE WHEN $2 THEN n.output END, n.error_code, coalesce(n.error_message, ''), n.started_at, n.finished_at,
 	n.reused_from, n.reuse_reason, ` + usedOf("n") + `,
 	CASE WHEN n.child_id IS NOT NULL AND n.status = 'running' THEN ARRAY (
-		SELECT DISTINCT ` + reasonOfUnit + openUnitsOf("n.child_id") + `) END`
+		SELECT DISTINCT ` + pg.ReasonOfUnit + pg.OpenUnitsOf("n.child_id") + `) END`
 
 // nodeRow is a row of nodeColumns.
 type nodeRow struct {

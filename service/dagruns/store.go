@@ -1,13 +1,10 @@
-// Package dagruns stores runs of DAGs. Each step of a run is one transaction under the
-// lock of the run, in which domain/dagrun decides.
 package dagruns
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,19 +12,26 @@ import (
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/domain/production"
+	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
 )
 
 // Store reads and writes runs of DAGs. Those of solutions that a caller cannot see do not
 // exist.
-type Store struct{ db *pg.DB }
+type Store struct {
+	db *pg.DB
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+	mu     sync.Mutex
+	graphs map[string]dag.Graph // by solution and version
+}
+
+// NewStore returns the store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db: db} }
 
 // NotFound is the error for a run that is missing or another user's.
 func NotFound(id string) *domain.Error {
-	return domain.Newf(domain.NotFound, "dag_run_not_found", "run %s does not exist", id)
+	return domain.Newf(domain.NotFound, dagrun.CodeRunNotFound, "run %s does not exist", id)
 }
 
 // CreateDAGRun stores a run with its nodes. A user who has MaxOpenRuns that are not over
@@ -46,7 +50,7 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 			return err
 		}
 
-		if _, err := graphOf(ctx, tx, in.SolutionID, in.Version); err != nil {
+		if _, err := s.graphOf(ctx, tx, in.SolutionID, in.Version); err != nil {
 			return err // its version was deleted meanwhile
 		}
 
@@ -135,124 +139,6 @@ func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) erro
 	return err
 }
 
-// ClaimDAGUnit reads what a unit needs to begin, or to be stopped. With false there is
-// nothing to do any more.
-func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (work dagrun.UnitWork, found bool, err error) {
-	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var (
-			request *string
-			version int
-		)
-
-		row := tx.QueryRow(ctx, `
-			SELECT n.id, n.node_id, n.item, n.phase, n.attempt, coalesce(n.session_id, ''), coalesce(n.child_id, ''), n.request,
-			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id,
-			           r.version, r.depth
-			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id JOIN users o ON o.id = r.owner_id
-			WHERE  n.id = $1 AND ($2 OR NOT o.closed) AND (
-			       n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
-		u, r := &work.Unit, &work.Run
-
-		err := row.Scan(&u.ID, &u.NodeID, &u.Item, &u.Phase, &u.Attempt, &u.SessionID, &u.ChildID, &request, &work.ChildSolution,
-			&r.ID, &r.SolutionID, &r.OwnerID, &version, &r.Depth)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-
-		if err != nil {
-			return err
-		}
-
-		found, r.Version = true, version
-
-		if stop {
-			return cancelSends(ctx, tx, work.Unit)
-		}
-
-		if request != nil {
-			u.Request = &dagrun.Request{}
-			if err := json.Unmarshal([]byte(*request), u.Request); err != nil {
-				return fmt.Errorf("read a request: %w", err)
-			}
-		}
-
-		graph, err := graphOf(ctx, tx, r.SolutionID, version)
-		if err != nil {
-			return err
-		}
-
-		work.Node = nodeOf(graph, u.NodeID)
-
-		return nil
-	})
-
-	return work, found, pg.Fault("claim a node of a DAG run", err)
-}
-
-// cancelSends refuses the messages of a unit's attempt that a worker may still send. Its
-// session has no other ones.
-func cancelSends(ctx context.Context, tx pgx.Tx, u dagrun.Unit) error {
-	if u.SessionID == "" {
-		return nil
-	}
-
-	for _, phase := range []dagrun.Phase{dagrun.PhaseApproval, dagrun.PhaseWork} {
-		u.Phase = phase
-		if _, _, err := pg.CancelSend(ctx, tx, u.SessionID, u.MessageID()); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func nodeOf(graph dag.Graph, id string) dag.Node {
-	for _, n := range graph.Nodes {
-		if n.ID == id {
-			return n
-		}
-	}
-
-	return dag.Node{}
-}
-
-// DAGUnitBegan records the chat, or the start of the subflow, of a unit's attempt, under
-// the lock of its run. With false it was ended meanwhile, and what it began has to be
-// stopped.
-func (s *Store) DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error) {
-	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			SELECT 1 FROM dag_runs WHERE id = (SELECT run_id FROM dag_run_nodes WHERE id = $1) FOR UPDATE`, unitID)
-		if err != nil {
-			return err
-		}
-
-		tag, err := tx.Exec(ctx, `
-			UPDATE dag_run_nodes SET begun = true, chat_id = nullif($3, '')
-			WHERE  id = $1 AND attempt = $2 AND status = 'running' AND NOT superseded`, unitID, attempt, chatID)
-		goesOn = err == nil && tag.RowsAffected() == 1
-
-		return err
-	})
-
-	return goesOn, pg.Fault("begin a node of a DAG run", err)
-}
-
-// RejectDAGUnit records that the message of a unit's attempt was rejected.
-func (s *Store) RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error {
-	_, err := s.db.Pool.Exec(ctx, `
-		UPDATE dag_run_nodes SET rejected_code = $3, rejected = $4 WHERE id = $1 AND attempt = $2 AND status = 'running' AND NOT begun`,
-		unitID, attempt, code, message)
-
-	return pg.Fault("reject a node of a DAG run", err)
-}
-
-// DAGUnitStopped records that what a unit had started is stopped.
-func (s *Store) DAGUnitStopped(ctx context.Context, unitID string) error {
-	_, err := s.db.Pool.Exec(ctx, `UPDATE dag_run_nodes SET stop = false WHERE id = $1`, unitID)
-	return pg.Fault("stop a node of a DAG run", err)
-}
-
 // CancelDAGRun asks for the end of a run. With false it is over already.
 func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
 	tag, err := s.db.Pool.Exec(ctx, `UPDATE dag_runs SET cancel = true WHERE id = $1 AND finished_at IS NULL`, runID)
@@ -291,26 +177,14 @@ func (s *Store) CancelDAGRunsOf(ctx context.Context, caller domain.User, solutio
 	return open, pg.Fault("cancel the DAG runs of a production solution", err)
 }
 
-// CountDAGAdvance counts a failed attempt to advance a run and returns how many there were
-// since its last step.
-func (s *Store) CountDAGAdvance(ctx context.Context, runID string) (failed int, err error) {
-	err = s.db.Pool.QueryRow(ctx, `
-		UPDATE dag_runs SET advances = advances + 1 WHERE id = $1 AND finished_at IS NULL RETURNING advances`, runID).Scan(&failed)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil
-	}
-
-	return failed, pg.Fault("count the attempts of a DAG run", err)
-}
-
 // FailDAGRun ends a run as failed, whatever its nodes do, for an administrator. What they
 // have started is yet to be stopped. With false it is over already.
 func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open = false
 
-		row, err := lockRun(ctx, tx, runID)
-		if errors.Is(err, pgx.ErrNoRows) {
+		row, err := s.read(ctx, tx, runID, true)
+		if domain.HasCode(err, dagrun.CodeRunNotFound) {
 			return nil
 		}
 
@@ -328,14 +202,14 @@ func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (op
 			WHERE  run_id = $1 AND NOT superseded AND status IN ('pending', 'ready', 'running', 'waiting')`, runID)
 		batch.Queue(`
 			UPDATE dag_runs
-			SET    status = 'failed', error_code = $2, error_message = $3, wake_at = NULL, finished_at = clock_timestamp()
+			SET    status = 'failed', error_code = $2, error_message = $3, finished_at = clock_timestamp()
 			WHERE  id = $1`, runID, code, message)
 
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}
 
-		return notify(ctx, tx, runID, row.status, dagrun.Failed)
+		return notify.DAGRunEvent(ctx, tx, webhook.DAGRunFailed, runID)
 	})
 
 	return open, pg.Fault("fail a DAG run", err)
@@ -344,11 +218,7 @@ func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (op
 // RetryDAGRun has a run that failed begin again. Its outputs can be used again.
 func (s *Store) RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		row, err := lockRun(ctx, tx, runID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return NotFound(runID)
-		}
-
+		row, err := s.read(ctx, tx, runID, true)
 		if err != nil {
 			return err
 		}
@@ -388,7 +258,7 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	err := tx.QueryRow(ctx, `
 		UPDATE dag_runs
 		SET    status = 'pending', version = $2, inputs = $3, outputs = NULL, error_code = NULL, error_message = NULL, cancel = false,
-		       finished_at = NULL, wake_at = NULL, retries = retries + 1, advances = 0
+		       finished_at = NULL, output_bytes = 0, retries = retries + 1
 		WHERE  id = $1 RETURNING retries`, runID, retry.Version, string(retry.Inputs)).Scan(&retries)
 	if err != nil {
 		return err
@@ -418,38 +288,29 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	return addNodes(ctx, tx, runID, retry.Nodes)
 }
 
-// StalledDAGRuns lists runs that should have moved some seconds ago.
-func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
+// StalledDAGRuns lists runs whose workflow must be started or cancelled again: they began
+// some seconds ago and were not started, their end was requested, or they are over and have
+// yet to stop the work of their nodes.
+func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		WITH due AS MATERIALIZED ( -- by the partial indexes: runs that are over are not read
-			SELECT id FROM dag_runs WHERE finished_at IS NULL AND id > $1
+			SELECT id FROM dag_runs WHERE finished_at IS NULL AND id > $1 AND (cancel OR status = 'pending')
 			UNION
 			SELECT r.id FROM dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id
 			WHERE  n.stop AND n.run_id > $1 AND r.finished_at > now() - interval '1 day')
-		SELECT r.id, r.solution_id FROM due JOIN dag_runs r ON r.id = due.id
-		WHERE  r.created_at < now() - interval '10 seconds'
-		AND    (r.status = 'pending' OR r.cancel OR r.wake_at < now() - interval '10 seconds' OR EXISTS (
-			SELECT 1 FROM dag_run_nodes n
-			LEFT   JOIN chats c ON c.id = n.chat_id
-			LEFT   JOIN dag_runs k ON k.id = n.child_id
-			WHERE  n.run_id = r.id AND (n.stop OR NOT n.superseded AND (n.rejected_code IS NOT NULL AND n.status = 'running'
-			OR     n.status = 'running' AND (n.session_id IS NOT NULL OR n.child_id IS NOT NULL) AND (
-				NOT n.begun OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds'
-				OR n.chat_id IS NOT NULL AND c.id IS NULL OR k.finished_at < now() - interval '10 seconds')))))
-		ORDER  BY r.id LIMIT $2`, after, limit)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
+		SELECT r.id FROM due JOIN dag_runs r ON r.id = due.id
+		WHERE  r.created_at < now() - interval '10 seconds' ORDER BY r.id LIMIT $2`, after, limit)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 
-	return found, pg.Fault("list stalled DAG runs", err)
+	return ids, pg.Fault("list stalled DAG runs", err)
 }
 
-// OpenDAGRuns lists runs that are not over and began some seconds ago.
-func (s *Store) OpenDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
-	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT id, solution_id FROM dag_runs
-		WHERE  finished_at IS NULL AND id > $1 AND created_at < now() - interval '10 seconds' ORDER BY id LIMIT $2`, after, limit)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
+// CancelRequested reports whether the end of a run was requested that is not over.
+func (s *Store) CancelRequested(ctx context.Context, runID string) (cancel bool, err error) {
+	err = s.db.Pool.QueryRow(ctx, `SELECT coalesce(bool_or(cancel AND finished_at IS NULL), false) FROM dag_runs WHERE id = $1`, runID).
+		Scan(&cancel)
 
-	return found, pg.Fault("list open DAG runs", err)
+	return cancel, pg.Fault("read a DAG run", err)
 }
 
 // PruneDAGRuns removes runs that have been over for 90 days, and of each solution all but

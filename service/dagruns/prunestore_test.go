@@ -7,12 +7,14 @@ import (
 
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
 // However many runs have ended since the last time, as many are removed as may be.
 func TestStore_PruneDAGRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 	set := func(sql string, args ...any) {
 		_, err := db.Pool.Exec(t.Context(), sql, args...)
@@ -40,12 +42,12 @@ func TestStore_PruneDAGRuns(t *testing.T) {
 	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, parent_run, finished_at)
 		VALUES ('child', 'p3', $1, 1, 'subflow', 'completed', '{}', 'p3000001', now() - interval '91 days')`, user.ID)
 
-	removed, err := db.PruneDAGRuns(t.Context(), 75)
+	removed, err := store.PruneDAGRuns(t.Context(), 75)
 	require.NoError(t, err)
 	require.EqualValues(t, 75, removed)
 
 	for removed == 75 {
-		removed, err = db.PruneDAGRuns(t.Context(), 75)
+		removed, err = store.PruneDAGRuns(t.Context(), 75)
 		require.NoError(t, err)
 	}
 

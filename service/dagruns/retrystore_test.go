@@ -7,9 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
 // What a failed run had started and not yet stopped is still stopped after its retry, by the
@@ -17,6 +19,7 @@ import (
 func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 
 	set := func(sql string, args ...any) {
@@ -33,38 +36,70 @@ func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
 	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, attempt, session_id, stop)
 		VALUES ('old', 'r', 'p', 'w', 'cancelled', 1, 's', true)`)
 
-	require.NoError(t, db.RetryDAGRun(t.Context(), "r", dagrun.Retry{Version: 1, Inputs: []byte(`{}`), Nodes: []string{"w"}}))
+	require.NoError(t, store.RetryDAGRun(t.Context(), "r", dagrun.Retry{Version: 1, Inputs: []byte(`{}`), Nodes: []string{"w"}}))
 
-	old := []dagrun.Handle{{ID: "old", NodeID: "w", Attempt: 1}}
-	step, err := db.AdvanceDAGRun(t.Context(), "r")
+	loaded, err := store.LoadRun(t.Context(), contract.LoadDAGRunIn{RunID: "r"})
 	require.NoError(t, err)
-	require.Equal(t, old, step.Stop)
+	require.Equal(t, dagrun.Running, loaded.Status)
+	require.Equal(t, 1, loaded.Try)
+	require.Len(t, loaded.Units, 2)
 
-	stalled, err := db.StalledDAGRuns(t.Context(), "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []dagrun.Ref{{RunID: "r", SolutionID: "p"}}, stalled)
+	stops := map[string]bool{}
+	for _, u := range loaded.Units {
+		stops[u.ID] = u.Stop
+	}
 
-	set(`UPDATE dag_runs SET cancel = true`)
+	require.True(t, stops["old"])
 
-	step, err = db.AdvanceDAGRun(t.Context(), "r")
-	require.NoError(t, err)
-	require.False(t, step.Ended, "the stop is due")
-
-	open, err := db.CancelDAGRunsOf(t.Context(), user, "p")
+	open, err := store.CancelDAGRunsOf(t.Context(), user, "p")
 	require.NoError(t, err)
 	require.Equal(t, []dagrun.Ref{{RunID: "r", SolutionID: "p"}}, open)
 
-	require.NoError(t, db.DAGUnitStopped(t.Context(), "old"))
+	require.NoError(t, store.Stopped(t.Context(), "old"))
 
-	step, err = db.AdvanceDAGRun(t.Context(), "r")
+	loaded, err = store.LoadRun(t.Context(), contract.LoadDAGRunIn{RunID: "r"})
 	require.NoError(t, err)
-	require.True(t, step.Ended)
+	require.True(t, loaded.Cancel)
+	require.Len(t, loaded.Units, 1)
+}
+
+// A step that is repeated after a retry of its run would write what the try before decided.
+func TestStore_StoreRun_fencesEarlierTries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
+	user := pgtest.User(t, db, "owner", false)
+
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
+	set(`INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
+		VALUES ('p', 'dag', 1, '{"nodes":[{"id":"w","type":"wait"}],"edges":[]}', 'd', $1, 1, 0, '')`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, retries)
+		VALUES ('r', 'p', $1, 1, 'api', 'running', '{}', 1)`, user.ID)
+
+	end := contract.StoreDAGRunIn{DAGTry: contract.DAGTry{RunID: "r"}, Status: dagrun.Failed, Failure: &dagrun.NodeFailure{Code: "c"}}
+	_, err := store.StoreRun(t.Context(), end)
+	require.True(t, domain.HasCode(err, dagrun.CodeRunOver), "%v", err)
+
+	end.Try = 1
+	_, err = store.StoreRun(t.Context(), end)
+	require.NoError(t, err)
+
+	run, err := store.DAGRun(t.Context(), user, "p", "r")
+	require.NoError(t, err)
+	require.Equal(t, dagrun.Failed, run.Status)
 }
 
 // A request that waits for a parallel one of the same user counts its run, too.
 func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 
 	set := func(sql string, args ...any) {
@@ -95,7 +130,7 @@ func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 	created := make(chan error, 1)
 
 	go func() {
-		created <- db.CreateDAGRun(t.Context(), dagrun.New{ID: "r", SolutionID: "p", OwnerID: user.ID, Version: 1, Inputs: []byte(`{}`)})
+		created <- store.CreateDAGRun(t.Context(), dagrun.New{ID: "r", SolutionID: "p", OwnerID: user.ID, Version: 1, Inputs: []byte(`{}`)})
 	}()
 
 	require.Eventually(t, func() bool {
@@ -112,9 +147,10 @@ func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 
 // A worker still sends the message of a unit, or creates the run of its subflow, after the
 // unit was stopped.
-func TestStore_ClaimDAGUnit_stopRefusesLateStarts(t *testing.T) {
+func TestStore_Stopping_refusesLateStarts(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
@@ -133,13 +169,12 @@ func TestStore_ClaimDAGUnit_stopRefusesLateStarts(t *testing.T) {
 	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, attempt, session_id, child_id, stop)
 		VALUES ('n', 'r', 'p', 'a', 'cancelled', 1, $1, NULL, true), ('sub', 'r', 'p', 'b', 'cancelled', 1, NULL, 'child', true)`, session.ID)
 
-	_, found, err := db.ClaimDAGUnit(t.Context(), "n", true)
+	_, found, err := store.Stopping(t.Context(), "n")
 	require.NoError(t, err)
 	require.True(t, found)
 
-	unit := dagrun.Unit{ID: "n", Attempt: 1, Phase: dagrun.PhaseWork}
 	_, err = pgtest.Send(t, db, user.ID, domain.Send{
-		SessionID: session.ID, ClientMessageID: unit.MessageID(), Waiter: "dag/p/r", Trigger: domain.TriggerDAG,
+		SessionID: session.ID, ClientMessageID: dagrun.MessageID("n", 1, dagrun.PhaseWork), Waiter: "dag/p/r", Trigger: domain.TriggerDAG,
 		Message: []domain.ContentPart{{Type: "text", Text: "work"}}, Delivery: domain.DeliverEnqueue,
 	})
 	require.True(t, domain.HasCode(err, domain.CodeSendCancelled), err)
@@ -147,8 +182,8 @@ func TestStore_ClaimDAGUnit_stopRefusesLateStarts(t *testing.T) {
 	child := dagrun.New{
 		ID: "child", SolutionID: "p", OwnerID: user.ID, Version: 1, Trigger: dagrun.TriggerSubflow, Inputs: []byte(`{}`), ParentRun: "r",
 	}
-	require.Error(t, db.CreateDAGRun(t.Context(), child))
+	require.Error(t, store.CreateDAGRun(t.Context(), child))
 
 	set(`UPDATE dag_run_nodes SET status = 'running', stop = false WHERE id = 'sub'`)
-	require.NoError(t, db.CreateDAGRun(t.Context(), child))
+	require.NoError(t, store.CreateDAGRun(t.Context(), child))
 }

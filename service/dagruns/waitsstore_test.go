@@ -7,12 +7,14 @@ import (
 
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/dagruns"
 )
 
 // A run whose only work is a subflow waits for what that waits for, at any depth.
 func TestStore_DAGRun_waitsForItsSubflows(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := dagruns.NewStore(db.DB)
 	user := pgtest.User(t, db, "owner", false)
 	set := func(sql string, args ...any) {
 		_, err := db.Pool.Exec(t.Context(), sql, args...)
@@ -27,14 +29,14 @@ func TestStore_DAGRun_waitsForItsSubflows(t *testing.T) {
 
 	shown := func() (dagrun.Status, string) {
 		t.Helper()
-		run, err := db.DAGRun(t.Context(), user, "p1", "r1")
+		run, err := store.DAGRun(t.Context(), user, "p1", "r1")
 		require.NoError(t, err)
-		nodes, err := db.DAGRunNodes(t.Context(), "r1", true)
+		nodes, err := store.DAGRunNodes(t.Context(), "r1", true)
 		require.NoError(t, err)
 		require.Len(t, nodes, 1)
 		require.Equal(t, []any{run.Status, run.WaitingReason}, []any{nodes[0].Status, nodes[0].Reason}, "of the run and of its node")
 
-		page, _, err := db.DAGRuns(t.Context(), user, "p1", 10, 0)
+		page, _, err := store.DAGRuns(t.Context(), user, "p1", 10, 0)
 		require.NoError(t, err)
 		require.Equal(t, run, page[0])
 		solution, err := db.ProdSolution(t.Context(), user, "p1")
