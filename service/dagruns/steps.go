@@ -793,7 +793,8 @@ func (s *Store) SetDue(ctx context.Context, unitID string, attempt int, due time
 	return pg.Fault("watch a node of a DAG run", err)
 }
 
-// Claim assigns an attempt of a unit its session, or the run of its subflow, once.
+// Claim assigns an attempt of a unit its session, or the run of its subflow, once. The row of
+// a unit whose pause has ended still says waiting: the attempt's number fences earlier ones.
 func (s *Store) Claim(ctx context.Context, in contract.DAGAttempt) (work dagrun.Work, err error) {
 	err = s.step(ctx, in.DAGTry, func(tx pgx.Tx, run openRun) error {
 		n := run.node(in.NodeID)
@@ -817,7 +818,8 @@ func (s *Store) Claim(ctx context.Context, in contract.DAGAttempt) (work dagrun.
 			       child_id = CASE WHEN o.same THEN child_id WHEN @subflow THEN @id END
 			FROM   (SELECT id, status = 'running' AND phase = @phase AND attempt = @attempt AS same FROM dag_run_nodes
 			        WHERE run_id = @run AND node_id = @node AND item = @item AND NOT superseded FOR UPDATE) o
-			WHERE  n.id = o.id AND (o.same OR n.status = 'ready' OR n.status = 'running' AND n.phase = 'approval' AND @phase = 'work')
+			WHERE  n.id = o.id AND (o.same OR n.status = 'ready' OR n.status = 'running' AND n.phase = 'approval' AND @phase = 'work'
+			       OR n.status = 'waiting' AND n.attempt < @attempt)
 			RETURNING n.id, n.node_id, n.item, n.phase, n.attempt, coalesce(n.session_id, ''), coalesce(n.child_id, ''), n.request,
 			       (SELECT u.closed FROM users u WHERE u.id = @owner)`,
 			pgx.NamedArgs{
