@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"everloop/activities/contract"
+	"everloop/domain"
 	"everloop/internal/durable"
 )
 
@@ -39,8 +40,16 @@ func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error 
 }
 
 // CancelDAGRun requests the cancellation of the workflow of a run; false: it is not open.
+// Temporal accepts the request for a closed workflow, too, so its state is read first.
 func (r Runs) CancelDAGRun(ctx context.Context, solutionID, runID string) (open bool, err error) {
-	err = r.Client.CancelWorkflow(ctx, durable.DAGRunWorkflowID(solutionID, runID), "")
+	id := durable.DAGRunWorkflowID(solutionID, runID)
+
+	state, _, err := r.Describe(ctx, id, "")
+	if err != nil || state == domain.RunClosed || state == domain.RunUnknown {
+		return false, err
+	}
+
+	err = r.Client.CancelWorkflow(ctx, id, "")
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return false, nil
 	}

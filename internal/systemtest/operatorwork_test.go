@@ -434,11 +434,11 @@ func TestOperator_workWithoutItsWorkflow(t *testing.T) {
 			s.lose(work, false)
 			require.NoError(t, s.operator.Cancel(t.Context(), work.workflow))
 
-			status, code, _ := s.settled(work)
+			status, code, message := s.settled(work)
 			if kind == "schedule" { // its states are those of the specification
 				require.Equal(t, []string{"failed", "cancelled"}, []string{status, code})
 			} else {
-				require.Equal(t, "cancelled", status)
+				require.Equal(t, "cancelled", status, code+": "+message)
 			}
 
 			s.stopped(work)
