@@ -11,19 +11,19 @@ import (
 	"everloop/domain"
 )
 
-// maxInline is the size of an encoded event, in bytes, above which its body
-// becomes an object and the log holds a reference.
+// maxInline is the maximum size of an encoded event in the stream, in bytes. The body of a larger
+// event is stored as an object, and the stream contains a reference.
 const maxInline = 256 << 10
 
-// Blobs keeps the bodies of large events. Keys are
-// `events/<session_id>/<unique>`; the deletion of a session deletes them.
+// Blobs stores the bodies of large events. Keys are `events/<session_id>/<unique>`; the deletion
+// of a session deletes them.
 type Blobs interface {
 	Put(ctx context.Context, key string, data []byte) error
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// record is an event as the stream holds it. Session and seq are in the
-// message's subject and sequence.
+// record is the encoding of an event in the stream. Session and seq are in the message's subject
+// and sequence.
 type record struct {
 	ID     string          `json:"id,omitempty"`
 	Name   string          `json:"name"`
@@ -34,11 +34,11 @@ type record struct {
 	Lost   uint64          `json:"lost,omitempty"`
 }
 
-// missingData stands for a body whose object is gone: the order of events
-// stays whole, and a client sees that there was more.
+// missingData replaces a body whose object was deleted: the order of events is preserved, and a
+// client sees that data is missing.
 var missingData = json.RawMessage(`{"payload_missing":true}`)
 
-// encode makes the stream's message, storing a large body first.
+// encode returns the stream's message for an event, after storing a large body as an object.
 func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 	data := bytes.TrimSpace(e.Data)
 	if len(data) > 0 && data[0] != '{' {
@@ -92,8 +92,7 @@ func marshal(r record) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// decode turns a stream's message into the event, fetching a body that is kept
-// as an object.
+// decode returns the event of a stream's message, and fetches a body that is stored as an object.
 func (l *Log) decode(ctx context.Context, sessionID domain.SessionID, body []byte) (domain.Event, error) {
 	var r record
 	if err := json.Unmarshal(body, &r); err != nil {

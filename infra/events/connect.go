@@ -2,11 +2,11 @@ package events
 
 import "github.com/nats-io/nats.go"
 
-// readQueue is how many messages wait for the reader of one answer. An answer has at
-// most batchMessages, or one for each subject that was asked for.
+// readQueue is the capacity of a read's message queue. A response has at most batchMessages, or
+// one for each requested subject.
 const readQueue = 4096
 
-// ConnectOptions returns what a connection for [Open] should have in addition to its address.
-// A read takes its own queue for the time of one answer; the library's own
-// size of 65,536 would take half a megabyte each time.
+// ConnectOptions returns the options that [Open] recommends for its connection. Each read
+// allocates a queue; the library's default capacity of 65,536 would use half a megabyte each
+// time.
 func ConnectOptions() []nats.Option { return []nats.Option{nats.SyncQueueLen(readQueue)} }

@@ -12,11 +12,11 @@ type cursor struct {
 	log         *Log
 	subject     string
 	after, upTo uint64
-	left        []generation // the one that is read and those behind it
+	left        []generation // the current generation and the following ones
 	batch       []message
 }
 
-// walk makes a cursor over the generations that there are now.
+// walk returns a cursor over the current generations.
 func (l *Log) walk(ctx context.Context, subject string, after, upTo uint64) (cursor, error) {
 	list, err := l.generations(ctx)
 	return cursor{log: l, subject: subject, after: after, upTo: upTo, left: list}, err
@@ -39,7 +39,7 @@ func (c *cursor) peek(ctx context.Context) (*message, error) {
 		}
 
 		if len(answer.messages) == 0 {
-			// A replica that lags has nothing, either.
+			// A lagging replica also returns nothing.
 			m, err := c.log.leader(ctx, from, leaderRequest{Seq: c.after + 1, NextFor: c.subject})
 			if err != nil {
 				return nil, err
@@ -60,7 +60,7 @@ func (c *cursor) peek(ctx context.Context) (*message, error) {
 	return &c.batch[0], nil
 }
 
-// add takes the messages up to end. When there is none, the generation has no more.
+// add adds the messages up to end. Without messages the generation is finished.
 func (c *cursor) add(messages []message, end uint64) {
 	n := slices.IndexFunc(messages, func(m message) bool { return m.seq > end })
 	last := n >= 0 || len(messages) == 0
@@ -78,10 +78,10 @@ func (c *cursor) add(messages []message, end uint64) {
 	}
 }
 
-// take goes behind the entry that peek gave.
+// take advances past the entry that peek returned.
 func (c *cursor) take() { c.batch = c.batch[1:] }
 
-// idOf reads an entry's event id and nothing else.
+// idOf decodes only the event id of an entry.
 func idOf(body []byte) (string, error) {
 	var r struct {
 		ID string `json:"id"`

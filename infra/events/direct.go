@@ -35,24 +35,24 @@ type directRequest struct {
 // message is one entry of the stream.
 type message struct {
 	seq     uint64
-	at      time.Time // when it was stored; zero: the server does not say
+	at      time.Time // time of storage; zero: not in the response
 	subject string
 	body    []byte
 }
 
-// directAnswer is what a direct get gave. pending counts the matching entries
-// behind the last one given.
+// directAnswer is the response to a direct get. pending is the number of matching entries after
+// the last one returned.
 type directAnswer struct {
 	messages []message
 	pending  uint64
 }
 
-// errBroken reports that an answer came with a message missing. The library jetstreamext
-// cannot find out: it hides the end of a batch, which names the last message before it.
+// errBroken reports that a message of a response is missing. The library jetstreamext cannot
+// detect this: it hides the end of a batch, which names the last message.
 var errBroken = errors.New("answer of the event log is incomplete")
 
-// direct asks the storage of a generation, without a consumer. A closed generation
-// that another process deleted since holds nothing.
+// direct reads from the storage of a generation, without a consumer. A closed generation that
+// another process has deleted is empty.
 func (l *Log) direct(ctx context.Context, g generation, request directRequest) (directAnswer, error) {
 	for try := 0; ; try++ {
 		answer, err := l.directOnce(ctx, g.name, request)
@@ -72,6 +72,8 @@ func (l *Log) direct(ctx context.Context, g generation, request directRequest) (
 	}
 }
 
+// directOnce sends one request and collects its response. It returns errBroken when a message of
+// the response is missing.
 func (l *Log) directOnce(ctx context.Context, stream string, request directRequest) (answer directAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
@@ -144,8 +146,8 @@ func (l *Log) directOnce(ctx context.Context, stream string, request directReque
 	}
 }
 
-// follows reports whether a message names the one that came before it as its
-// predecessor: answers are not acknowledged and could miss one.
+// follows reports whether a message names the previous one as its predecessor: responses are not
+// acknowledged, so one could be missing.
 func follows(msg *nats.Msg, last uint64) bool {
 	before, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Sequence"), 10, 64)
 	return err == nil && before == last
@@ -158,9 +160,9 @@ type leaderRequest struct {
 	NextFor string `json:"next_by_subj,omitempty"`
 }
 
-// leader requests one message of a generation from the leader of its stream, which has
-// all that was acknowledged. Direct gets are answered by any replica, and one that lags
-// answers that there is nothing. It returns nil when there is no such message.
+// leader requests one message of a generation from the leader of its stream, which has all
+// acknowledged messages. Any replica can serve a direct get, and a lagging one reports that there
+// is no message. leader returns nil when there is no such message.
 func (l *Log) leader(ctx context.Context, g generation, request leaderRequest) (*message, error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()

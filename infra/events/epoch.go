@@ -13,10 +13,10 @@ import (
 // metaEpoch is the epoch in which a generation was created.
 const metaEpoch = "everloop_epoch"
 
-// epoch returns the epoch of NATS: a random id in a stream that is kept in memory. It is
-// the same for all processes, however they are connected, until NATS restarts, which
-// forgets it. Then the end of the event log may be lost, as NATS acknowledges events
-// before it flushes them to the disk. The first process that asks sets the next epoch.
+// epoch returns the epoch of NATS: a random id in a stream with memory storage. It is equal for
+// all processes until NATS restarts, which deletes it. A restart can lose the end of the event
+// log, because NATS acknowledges events before it flushes them to disk. The first process that
+// requests a missing epoch creates the next one.
 func (l *Log) epoch(ctx context.Context) (string, error) {
 	name, subject := l.cfg.Stream+"_EPOCH", l.cfg.SubjectPrefix+"_epoch"
 
@@ -44,8 +44,8 @@ func (l *Log) epoch(ctx context.Context) (string, error) {
 	return epoch, err
 }
 
-// createEpochs creates the stream of the epoch. Replicas let the epoch outlive the
-// restart of one server of a cluster; without them, the log only has more generations.
+// createEpochs creates the stream of the epoch. With replicas the epoch survives the restart of
+// one server of a cluster; without them, the log only has more generations.
 func (l *Log) createEpochs(ctx context.Context, name, subject string) error {
 	config := jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Description: "Is empty after a restart, when the event log may have lost its end.",
@@ -54,7 +54,7 @@ func (l *Log) createEpochs(ctx context.Context, name, subject string) error {
 
 	_, err := l.js.CreateStream(ctx, config)
 	if err != nil && config.Replicas > 1 && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		config.Replicas = 1 // too few servers of the cluster are up
+		config.Replicas = 1 // too few servers of the cluster are running
 		_, err = l.js.CreateStream(ctx, config)
 	}
 

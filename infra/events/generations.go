@@ -20,10 +20,10 @@ import (
 const (
 	// metaBase is the number from which the generation counts.
 	metaBase = "everloop_base"
-	// metaAfter is the last sequence that the generation before had kept. The
-	// sequences between it and the base are in no generation.
+	// metaAfter is the last stored sequence of the previous generation. The sequences between it
+	// and the base are in no generation.
 	metaAfter = "everloop_after"
-	// metaLost is set when one of these sequences is known to be that of a lost event.
+	// metaLost is set when one of these sequences is known to belong to a lost event.
 	metaLost = "everloop_lost"
 	// metaLast is the last sequence of a generation that was closed.
 	metaLast = "everloop_last"
@@ -34,8 +34,8 @@ const (
 // closedReserve is the space in a closed generation for the message that ends its tails.
 const closedReserve = 64 << 10
 
-// generation is one stream of the log. The log has one that is open, and takes
-// events, and closed ones before it, which are read until their events have aged.
+// generation is one stream of the log. The log has one open generation, which accepts events, and
+// older closed ones, which are readable until their events have expired.
 type generation struct {
 	name   string
 	number int
@@ -58,7 +58,7 @@ func (g generation) skips(seq uint64) bool { return g.number > 1 && g.after < se
 // the tails that follow the stream.
 func (l *Log) closedSubject(name string) string { return l.cfg.SubjectPrefix + "_closed." + name }
 
-// known returns the generations as this process saw them last, the oldest first.
+// known returns the cached generations, the oldest first.
 func (l *Log) known() []generation {
 	if list := l.gens.Load(); list != nil {
 		return *list
@@ -67,8 +67,8 @@ func (l *Log) known() []generation {
 	return nil
 }
 
-// generations returns the generations now, as far as this process can know: the server is
-// asked after each reconnect, as it may have come back with other data.
+// generations returns the current generations. It refreshes the cache after each reconnect,
+// because the server may have restarted with other data.
 func (l *Log) generations(ctx context.Context) ([]generation, error) {
 	if l.nc.Stats().Reconnects != l.reconnects.Load() {
 		if err := l.ensure(ctx); err != nil {
@@ -79,8 +79,8 @@ func (l *Log) generations(ctx context.Context) ([]generation, error) {
 	return l.known(), nil
 }
 
-// newest returns the generation that takes events; the name of the first one where
-// none is known.
+// newest returns the generation that accepts events, or the name of the first one if none is
+// known.
 func (l *Log) newest() generation {
 	if list := l.known(); len(list) > 0 {
 		return list[len(list)-1]
@@ -102,8 +102,8 @@ func (l *Log) Base(seq uint64) uint64 {
 	return base
 }
 
-// olderThanGeneration reports whether an event may have been published before the
-// newest of several generations was made.
+// olderThanGeneration reports whether an event may have been published before the newest of
+// several generations was created.
 func (l *Log) olderThanGeneration(at time.Time) bool {
 	list := l.known()
 	return len(list) > 1 && !at.IsZero() && at.UnixMicro() < int64(list[len(list)-1].base) //nolint:gosec // microseconds since 1970
@@ -119,7 +119,7 @@ func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, er
 		if seq < g.base || seq > g.last || i == len(list)-1 {
 			continue
 		}
-		// Near the end of a closed generation there are places whose event was removed.
+		// Near the end of a closed generation the events of some sequences were removed.
 		found, err := l.leader(ctx, g, leaderRequest{Seq: seq})
 
 		return err == nil && found == nil, err
@@ -128,8 +128,8 @@ func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, er
 	return false, nil
 }
 
-// refresh reads the generations from the server. Closed ones whose events have all
-// aged are deleted.
+// refresh reads the generations from the server. It deletes closed ones whose events have all
+// expired.
 func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 	ours := regexp.MustCompile(`^` + regexp.QuoteMeta(l.cfg.Stream) + `(?:_([1-9][0-9]{0,8}))?$`)
 	found := l.js.ListStreams(ctx)
@@ -205,9 +205,9 @@ func (l *Log) Missed(seq uint64) bool {
 	return slices.ContainsFunc(l.known(), func(g generation) bool { return g.skips(seq) })
 }
 
-// close makes a generation that may have lost its end read-only. Nothing in it is removed
-// before it has aged. The server reserves MaxBytes for each stream, so it is lowered to
-// the size of the generation.
+// close makes a generation read-only that may have lost its end. Its events stay until they
+// expire. The server reserves MaxBytes for each stream, so close lowers it to the size of the
+// generation.
 func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	closed := info.Config
 	closed.Subjects = []string{l.closedSubject(closed.Name)}
@@ -223,11 +223,11 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	return err
 }
 
-// spareNumbers is more than the count of numbers that a lost end can have beyond the
-// highest known one: NATS flushes every 2 minutes by default.
+// spareNumbers exceeds the number of sequences that a lost end can have after the highest known
+// one: NATS flushes every 2 minutes by default.
 const spareNumbers = 1_000_000
 
-// next creates the generation behind the closed ones of a list, or the first one.
+// next creates the generation after the closed ones of a list, or the first one.
 func (l *Log) next(ctx context.Context, closed []generation, epoch string) error {
 	high := l.high.Load()
 	g := generation{name: l.cfg.Stream, number: 1}
@@ -284,8 +284,8 @@ func (g generation) next(stream string, high uint64) generation {
 	return next
 }
 
-// endTails wakes the processes that follow a closed generation. After a restart of NATS
-// there are none, and an empty generation stays empty and can be deleted.
+// endTails notifies processes that follow a closed generation. After a restart of NATS there are
+// none, and an empty generation stays empty and can be deleted.
 func (l *Log) endTails(ctx context.Context, g generation, epoch string) error {
 	if g.msgs == 0 && g.epoch != epoch {
 		return nil

@@ -16,23 +16,24 @@ import (
 	"everloop/domain"
 )
 
-// Config says how the log keeps events. Zero values take the defaults.
+// Config is the configuration of the log. Zero values select the defaults.
 type Config struct {
 	Stream        string // default EVENTS
 	SubjectPrefix string // default events
 	// The limits of an existing stream are raised to these and never lowered: an
 	// operator may have raised them by hand.
-	MaxAge     time.Duration // how long an event is kept; default 24 h
+	MaxAge     time.Duration // maximum age of an event; default 24 h
 	MaxBytes   int64         // size of the log on disk; the oldest go first; default no limit
-	Duplicates time.Duration // how long an event id is known; default 2 min
-	Replicas   int           // 1, 3 or 5 servers that keep each event; default 1
-	// HighWater is the highest sequence that was ever saved outside the log: a
-	// log that ends before it has lost its end.
+	Duplicates time.Duration // window of duplicate detection by event id; default 2 min
+	Replicas   int           // number of servers that store each event, 1, 3 or 5; default 1
+	// HighWater is the highest sequence that was ever saved outside the log: a log that ends
+	// before it has lost its end.
 	HighWater uint64
 	Blobs     Blobs // bodies of events over 256 KiB
 	Logger    *slog.Logger
 }
 
+// withDefaults returns the configuration with defaults for zero values.
 func (c Config) withDefaults() Config {
 	if c.Stream == "" {
 		c.Stream = "EVENTS"
@@ -74,15 +75,15 @@ type Log struct {
 	gens       atomic.Pointer[[]generation] // as last seen, the oldest first
 	reconnects atomic.Uint64                // of the connection when the newest generation was last looked at
 	away       atomic.Int64                 // until then, in nanoseconds since 1970, deltas are refused
-	repair     sync.Mutex                   // one goroutine at a time makes a generation
+	repair     sync.Mutex                   // serialises the creation of generations
 }
 
-// Open makes the log's stream, or brings the existing one to the configuration. A
-// stream that ends before HighWater lost its end, as after a power loss or when an
-// older copy of it was restored, and one that was created before NATS restarted may have
-// lost it. Such a stream is closed and remains readable until its events have aged. The log
-// continues in a new stream from the current time in microseconds, so that no number is
-// assigned twice.
+// Open creates the log's stream, or updates the existing one to the configuration. A stream that
+// ends before HighWater has lost its end, for example by a power failure or the restore of an
+// older copy, and a stream that was created before NATS restarted may have lost it. Such a stream
+// is closed and stays readable until its events have expired. The log continues in a new stream,
+// whose first sequence is the current time in microseconds, so that no sequence is assigned
+// twice.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -102,8 +103,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 // ensureTries bounds the races with other processes that a call of ensure loses.
 const ensureTries = 8
 
-// ensure looks whether the newest generation is open and has not lost its end, and
-// makes the next one otherwise.
+// ensure checks that the newest generation is open and has not lost its end, and creates the next
+// one otherwise.
 func (l *Log) ensure(ctx context.Context) error {
 	l.repair.Lock()
 	defer l.repair.Unlock()
@@ -145,7 +146,7 @@ func contended(err error) bool {
 // streamSubjectOverlap is the server's code for a subject that another stream has.
 const streamSubjectOverlap = 10065
 
-// ensureOnce makes one step: done reports that the newest generation is good.
+// ensureOnce runs one step: done reports that the newest generation is valid.
 func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	high := l.high.Load() // before the look at the stream, which other goroutines publish to
 
@@ -189,8 +190,7 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	return true, l.update(ctx, info.Config)
 }
 
-// openInfo describes the newest generation as it is now; nil when it is not open
-// any more.
+// openInfo returns the current state of the newest generation; nil: it is closed.
 func (l *Log) openInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
 	list := l.known()
 	if len(list) == 0 || !list[len(list)-1].open() {
@@ -219,7 +219,7 @@ func (l *Log) takesEvents(config jetstream.StreamConfig) bool {
 	return slices.Contains(config.Subjects, l.cfg.SubjectPrefix+".>")
 }
 
-// wanted returns a stream's configuration with limits that are not below those of the log.
+// wanted returns a stream's configuration with limits that are not below the log's configuration.
 func (l *Log) wanted(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want := have
 	want.MaxAge = higher(have.MaxAge, l.cfg.MaxAge)
@@ -230,7 +230,7 @@ func (l *Log) wanted(have jetstream.StreamConfig) jetstream.StreamConfig {
 	return want
 }
 
-// update writes what differs from the wanted configuration.
+// update writes the differences from the wanted configuration.
 func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 	want := l.wanted(have)
 
@@ -242,7 +242,8 @@ func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 
 	_, err := l.js.UpdateStream(ctx, want)
 	if err != nil && want.Replicas > have.Replicas {
-		// Too few servers of the cluster are up: the log works with those it has.
+		// Too few servers of the cluster are running: the log continues with the current
+		// replicas.
 		l.cfg.Logger.Error("failed to raise the replicas of the event log, retrying at the next start",
 			"replicas", have.Replicas, "wanted", want.Replicas, "error", err)
 		want.Replicas = have.Replicas
@@ -261,8 +262,8 @@ func higher[T int64 | time.Duration](have, want T) T {
 	return max(have, want)
 }
 
-// reach raises the highest known sequence to the last one of a generation. That of an
-// empty generation is no event's: it is the one before the first.
+// reach raises the highest known sequence to the last one of a generation. The last sequence of
+// an empty generation precedes its first and belongs to no event.
 func (l *Log) reach(info *jetstream.StreamInfo) {
 	if last := info.State.LastSeq; last >= number(info, metaBase) {
 		l.raise(last)
@@ -279,13 +280,13 @@ func (l *Log) raise(seq uint64) {
 	}
 }
 
-// HighWater returns the highest sequence that this process knows of: the number to
-// save outside the log, for Config.HighWater of the next start.
+// HighWater returns the highest sequence known to this process: the number to save outside the
+// log, for Config.HighWater of the next start.
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
-// Kept returns how far back the log is whole: everything from seq first on is there,
-// and everything that was published at since or later. It stops at a known loss;
-// earlier generations may hold more. It looks no further back than after.
+// Kept returns the start of the complete part of the log: it contains every event with a sequence
+// from first, and every event that was published at since or later. The part ends at a known
+// loss; earlier generations can contain more. Kept does not check sequences up to after.
 func (l *Log) Kept(ctx context.Context, after uint64) (first uint64, since time.Time, err error) {
 	list, err := l.generations(ctx)
 	if err != nil {
@@ -315,7 +316,7 @@ func (l *Log) Kept(ctx context.Context, after uint64) (first uint64, since time.
 	return first, since, nil
 }
 
-// kept says from where on a generation is whole, and whether it has dropped events.
+// kept returns the start of the complete part of a generation, and whether it has dropped events.
 func kept(info *jetstream.StreamInfo) (first uint64, since time.Time, dropped bool) {
 	first = info.State.FirstSeq
 	base := number(info, metaBase)
@@ -373,12 +374,12 @@ func (l *Log) forgetIn(ctx context.Context, g generation, subjects ...string) er
 	return nil
 }
 
-// now returns the number at which a stream that is made now starts: microseconds
-// since 1970. It stays below 2^53, which JavaScript can count to, until 2255.
+// now returns the first sequence for a new stream: the Unix time in microseconds. It stays below
+// 2^53, the limit of integers in JavaScript, until 2255.
 func now() uint64 { return uint64(time.Now().UnixMicro()) } //nolint:gosec // positive since 1970
 
-// Lost returns those of the sequences whose events the log held and lost with the
-// end of a generation, after it has asked the server whether that happened.
+// Lost returns the given sequences whose events were lost with the end of a generation, after
+// checking with the server.
 func (l *Log) Lost(ctx context.Context, seqs []uint64) ([]uint64, error) {
 	if err := l.ensure(ctx); err != nil {
 		return nil, err

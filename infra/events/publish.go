@@ -20,9 +20,9 @@ import (
 const (
 	// ackTimeout is how long one try to publish waits for the log.
 	ackTimeout = 2 * time.Second
-	// publishTimeout is how long Publish tries when the caller set no deadline.
+	// publishTimeout is the maximum duration of Publish for a context without a deadline.
 	publishTimeout = 30 * time.Second
-	// maxPause is the longest pause between two tries.
+	// maxPause is the maximum delay between attempts.
 	maxPause = time.Second
 	// deltaPause is how long deltas are refused after one was not acknowledged.
 	deltaPause = 5 * time.Second
@@ -31,10 +31,9 @@ const (
 // errUnavailable refuses a delta without a try.
 var errUnavailable = errors.New("a delta was not acknowledged a moment ago")
 
-// Publish appends an event and gives its sequence once the log has it. An event
-// with an ID is kept once however often it is published within the duplicates
-// window; one without is looked for before each retry. The caller keeps the order
-// of its own events by publishing one after the other.
+// Publish appends an event and returns its sequence after the acknowledgement. An event with an
+// ID is stored once within the duplicates window; for an event without one, each retry searches
+// the log first. A caller that needs order must publish its events sequentially.
 func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -62,8 +61,8 @@ func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 	}
 }
 
-// publishTry makes one of the tries of Publish. before is the sequence that the log had
-// reached before the first one.
+// publishTry runs one attempt of Publish. before is the log's highest sequence before the first
+// attempt.
 func (l *Log) publishTry(ctx context.Context, e domain.Event, msg *nats.Msg, before uint64, try int) (uint64, error) {
 	if err := l.settle(ctx); err != nil {
 		return 0, err
@@ -72,7 +71,7 @@ func (l *Log) publishTry(ctx context.Context, e domain.Event, msg *nats.Msg, bef
 	switch {
 	case e.ID == "" && try > 0:
 		return l.repeatOnce(ctx, msg, before, sameBody(msg.Data))
-	case e.ID != "" && l.olderThanGeneration(e.At): // the closed ones may have it
+	case e.ID != "" && l.olderThanGeneration(e.At): // a closed generation may contain it
 		return l.repeatOnce(ctx, msg, 0, sameID(e.ID))
 	default:
 		return l.publishOnce(ctx, msg, before)
@@ -82,9 +81,9 @@ func (l *Log) publishTry(ctx context.Context, e domain.Event, msg *nats.Msg, bef
 // errUnsettled reports that the generations were not checked since the last reconnect.
 var errUnsettled = errors.New("failed to check the event log after a reconnect")
 
-// settle checks the generations after a reconnect, before the next publish: one from
-// before a restart of NATS would assign numbers a second time. It fails without a
-// connection, because the client library keeps messages and sends them before the check.
+// settle checks the generations after a reconnect, before the next publish: a generation from
+// before a restart of NATS would assign sequences a second time. It fails without a connection,
+// because the client library would buffer messages and send them before the check.
 func (l *Log) settle(ctx context.Context) error {
 	if !l.nc.IsConnected() {
 		return nats.ErrDisconnected
@@ -100,15 +99,15 @@ func (l *Log) settle(ctx context.Context) error {
 	return nil
 }
 
-// PublishDelta makes one try to append an event that is not state, such as a piece
-// of a model's answer. After an error the event may be in the log or not; Repeat
-// finds out. For some seconds after an error it refuses all that come, so that a log
-// that is away holds up no tool that shows its output.
+// PublishDelta makes one attempt to append an event that is not state, such as a delta of a
+// model's answer. After an error it is unknown whether the event is in the log; Repeat resolves
+// that. For some seconds after an error it rejects all events, so that an unavailable log does
+// not delay tools that stream their output.
 //
-// It has no Nats-Msg-Id, which the server would keep in memory for the duplicates
-// window: there are too many deltas. So a delta must not arrive late, when another
-// process has repeated it: without a connection it is refused, as the client would
-// keep it and send it after the next connect.
+// It sets no Nats-Msg-Id, which the server would store in memory for the duplicates window: there
+// are too many deltas. So a delta must not arrive late, after another process has repeated it:
+// without a connection it is rejected, because the client would buffer it and send it after a
+// reconnect.
 func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) {
 	if time.Now().UnixNano() < l.away.Load() {
 		return 0, domain.Unavailablef("event log", errUnavailable)
@@ -132,10 +131,10 @@ func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) 
 	return seq, nil
 }
 
-// Repeat publishes an event with an ID that the session's log may hold behind the
-// sequence after already, and gives its sequence either way. It looks for the ID
-// first and then publishes on the condition that nothing came to the subject since:
-// an earlier try that is still on its way is not doubled.
+// Repeat publishes an event with an ID unless the session's log contains it after the given
+// sequence, and returns its sequence in both cases. It searches for the ID and then publishes on
+// the condition that the subject has no newer message, so that an earlier attempt in flight is
+// not duplicated.
 func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -144,8 +143,8 @@ func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64,
 	if err != nil {
 		return 0, err
 	}
-	// The id is for another process that takes the event for younger and publishes it
-	// by its id alone at the same time.
+	// Another process may consider the event recent and publish it concurrently, with
+	// deduplication by id only.
 	msg.Header = nats.Header{jetstream.MsgIDHeader: {e.ID}}
 	for try := 0; ; try++ {
 		seq, err := l.repeatOnce(ctx, msg, after, sameID(e.ID))
@@ -159,7 +158,7 @@ func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64,
 	}
 }
 
-// withDeadline gives ctx a deadline when it has none.
+// withDeadline adds a deadline to a context without one.
 func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -186,10 +185,10 @@ func (l *Log) message(ctx context.Context, e domain.Event) (*nats.Msg, error) {
 	return &nats.Msg{Subject: l.subjectOf(e), Data: body}, nil
 }
 
-// backOff waits before the next try, or returns the error that ends the tries.
+// backOff waits before the next attempt, or returns the error that ends the attempts.
 func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error) error {
 	if errors.Is(cause, errOvertaken) && ctx.Err() == nil {
-		return nil // another publisher was faster: nothing is wrong
+		return nil // another publisher was faster, which is not an error
 	}
 
 	if !retryable(cause) {
@@ -203,11 +202,11 @@ func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error)
 	return nil
 }
 
-// errRegressed reports that the log gave a number that it had given before.
+// errRegressed reports that the log assigned a sequence a second time.
 var errRegressed = errors.New("the event log has lost its tail")
 
-// publishOnce makes one try. before is what the log had reached when the event
-// was made: a lower number means that the log lost its tail.
+// publishOnce makes one attempt. before is the log's highest sequence when the event was created:
+// a lower sequence means that the log lost its tail.
 func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (uint64, error) {
 	tryCtx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -221,20 +220,20 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 	case err != nil:
 		return 0, err
 	case ack.Duplicate:
-		// The stream's leader knows the id, whatever a replica has.
+		// The stream's leader has found the id, even if a replica lags.
 		l.raise(ack.Sequence)
 		return ack.Sequence, nil
 	}
 
 	if ack.Sequence > before {
 		if ack.Stream != l.newest().name {
-			// Another process made a generation. Readers of this event must know it.
+			// Another process created a generation, which readers of this event need.
 			if err := l.ensure(tryCtx); err != nil {
 				return 0, err
 			}
 		}
 
-		if l.nc.Stats().Reconnects != reconnects { // NATS may have restarted before it took the event
+		if l.nc.Stats().Reconnects != reconnects { // NATS may have restarted before it accepted the event
 			if err := l.ensure(tryCtx); err != nil {
 				return 0, errors.Join(errUnsettled, err)
 			}
@@ -256,8 +255,8 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 	return 0, errors.Join(errRegressed, l.ensure(ctx))
 }
 
-// withdraw removes the event of this process that a stream took which had lost its
-// end: it is published again behind that.
+// withdraw deletes this process's event from a stream that has lost its end: it is published
+// again in the next one.
 func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 	stream, err := l.js.Stream(ctx, ack.Stream)
 	if err == nil {
@@ -273,8 +272,8 @@ func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 // publish named.
 var errOvertaken = errors.New("another event came to the subject in between")
 
-// repeatOnce looks for a message behind a sequence, and publishes it when it is not
-// there and nothing came to its subject since.
+// repeatOnce searches for a message after a sequence, and publishes it if it is missing and its
+// subject has no newer message.
 func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same func(message) bool) (seq uint64, err error) {
 	last, err := l.lastOf(ctx, math.MaxUint64, msg.Subject)
 	if err != nil {
@@ -294,7 +293,7 @@ func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same 
 	}
 
 	if last < l.newest().base {
-		last = 0 // the generation that takes events has none of the subject
+		last = 0 // the open generation has no message of the subject
 	}
 
 	next := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: nats.Header{}}
@@ -346,8 +345,7 @@ func inProcess(err error) bool {
 	return ok && refused.ErrorCode == duplicateInProcess
 }
 
-// pause waits before the next try: 20 ms doubled each time, at most maxPause. It is false
-// when ctx ended first.
+// pause waits before the next attempt: 20 ms, doubled each time, at most maxPause.
 func pause(ctx context.Context, try int) bool {
 	return retry.Wait(ctx, min(maxPause, 20*time.Millisecond<<min(try, 10)))
 }

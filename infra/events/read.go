@@ -12,9 +12,9 @@ import (
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// Read calls fn for the kept events of a session with after < seq <= upTo, in
-// order, with PrevSeq filled in. upTo may lie beyond the end
-// (math.MaxUint64: everything that the log has now). An error of fn ends it and is returned.
+// Read calls fn for the stored events of a session with after < seq <= upTo, in order, with
+// PrevSeq set. upTo can exceed the last sequence (math.MaxUint64: all current events). An error
+// of fn ends the read and is returned.
 func (l *Log) Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
 	var prev uint64
 
@@ -60,13 +60,12 @@ func (l *Log) ReadEdges(ctx context.Context, sessionID domain.SessionID, after, 
 	})
 }
 
-// Last returns the sequence of a session's newest event, 0 when none is kept.
+// Last returns the sequence of a session's newest event, 0: none.
 func (l *Log) Last(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	return l.LastUpTo(ctx, sessionID, math.MaxUint64)
 }
 
-// LastUpTo returns the sequence of a session's newest kept event at or before upTo,
-// 0 when there is none.
+// LastUpTo returns the sequence of a session's newest stored event at or before upTo, 0: none.
 func (l *Log) LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uint64) (uint64, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
@@ -75,8 +74,8 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uin
 	return l.lastOf(ctx, upTo, l.flow(sessionID), l.edge(sessionID))
 }
 
-// LastAt returns when a session's newest kept event was stored, by the clock of the event log;
-// zero when none is kept.
+// LastAt returns when a session's newest stored event was stored, by the clock of the event log;
+// zero: none.
 func (l *Log) LastAt(ctx context.Context, sessionID domain.SessionID) (last time.Time, err error) {
 	if err := token("session_id", sessionID); err != nil {
 		return last, err
@@ -130,7 +129,7 @@ func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ..
 		return 0, nil
 	}
 
-	var later []string // subjects with entries behind upTo
+	var later []string // subjects with entries after upTo
 
 	for _, subject := range subjects {
 		m, err := l.leader(ctx, g, leaderRequest{LastFor: subject})
@@ -152,8 +151,8 @@ func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ..
 	return max(last, before), err
 }
 
-// lastBefore is lastIn for subjects that have entries behind upTo. A replica that has
-// not reached upTo yet finds nothing: then the leader is asked whether there is anything.
+// lastBefore is lastIn for subjects with entries after upTo. A replica that has not reached upTo
+// finds nothing: then lastBefore asks the leader.
 func (l *Log) lastBefore(ctx context.Context, g generation, upTo uint64, subjects []string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
@@ -196,7 +195,7 @@ func (l *Log) lastBefore(ctx context.Context, g generation, upTo uint64, subject
 // errLags reports that a replica did not catch up in time.
 var errLags = errors.New("a replica of the event log lags")
 
-// Count returns how many events of a session with a sequence above after are kept.
+// Count returns the number of stored events of a session with a sequence above after.
 func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
@@ -227,8 +226,8 @@ func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint6
 	return total, nil
 }
 
-// countIn counts the entries of a subject behind a sequence: once the replica that
-// answers has the last one, it has all.
+// countIn counts the entries of a subject after a sequence: a replica that has the last entry has
+// all of them.
 func (l *Log) countIn(ctx context.Context, g generation, subject string, after uint64) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
@@ -245,7 +244,7 @@ func (l *Log) countIn(ctx context.Context, g generation, subject string, after u
 		}
 
 		if len(found.messages) == 1 {
-			// MaxBytes 1 ends the batch behind its first message.
+			// MaxBytes 1 ends the batch after its first message.
 			answer, err := l.direct(ctx, g, directRequest{Seq: after + 1, NextFor: subject, Batch: 2, MaxBytes: 1})
 			if err != nil {
 				return 0, err
@@ -291,7 +290,7 @@ func (l *Log) merge(ctx context.Context, sessionID domain.SessionID, after, upTo
 
 	flow, edge := l.flow(sessionID), l.edge(sessionID)
 	if upTo > l.high.Load() {
-		// The end must be one for both subjects, else an entry could be passed over.
+		// Both subjects must be read up to the same end, else an entry could be skipped.
 		last, err := l.lastOf(ctx, math.MaxUint64, flow, edge)
 		if err != nil {
 			return err

@@ -28,8 +28,8 @@ func (s *Signals) AnnounceRights(ctx context.Context, change domain.RightsChange
 	return nil
 }
 
-// WatchRights calls fn, one call at a time, for every change of rights that is
-// announced from now on, those of this process too.
+// WatchRights calls fn, sequentially, for every announced change of rights from now on, including
+// changes of this process.
 func (s *Signals) WatchRights(fn func(domain.RightsChange)) (cancel func(), err error) {
 	sub, err := s.nc.Subscribe(rightsChanged, func(msg *nats.Msg) {
 		var change domain.RightsChange

@@ -18,10 +18,10 @@ const (
 	rightsChanged = "rights.changed"
 )
 
-// Signals carries "stop" between processes (docs/architecture.md#stop). It may
-// lose a signal, as when a connection breaks: the flag in the database is the
-// truth, and a signal says only that the state must be checked now. A process that
-// watches first and checks the flag then misses nothing: watching takes effect at once.
+// Signals transmits stop signals between processes (docs/architecture.md#stop). A signal can be
+// lost, for example when a connection breaks: the flag in the database decides, and a signal only
+// requests to check it now. A process that first watches and then checks the flag misses nothing,
+// because watching takes effect immediately.
 type Signals struct {
 	nc   *nats.Conn
 	subs []*nats.Subscription
@@ -32,8 +32,8 @@ type Signals struct {
 
 type watcher struct{ ch chan struct{} }
 
-// OpenSignals subscribes the process once for all that it will watch, and
-// returns when the server knows of it.
+// OpenSignals subscribes the process once for all later watches, and returns when the server has
+// registered the subscription.
 func OpenSignals(ctx context.Context, nc *nats.Conn) (*Signals, error) {
 	s := &Signals{nc: nc, watchers: map[string]map[*watcher]struct{}{}}
 	for _, subject := range []string{chatStop + "*", taskStop + "*"} {
@@ -54,28 +54,26 @@ func OpenSignals(ctx context.Context, nc *nats.Conn) (*Signals, error) {
 	return s, nil
 }
 
-// Close ends the subscription; watchers hear nothing any more.
+// Close ends the subscription; watchers receive no further signals.
 func (s *Signals) Close() {
 	for _, sub := range s.subs {
 		_ = sub.Unsubscribe()
 	}
 }
 
-// AnnounceStop broadcasts to every process that a chat is to stop. attempt goes along
-// for those who read the bus; watchers go by the flag. It returns when the
-// server has the message.
+// AnnounceStop broadcasts the stop of a chat to every process. attempt is for observers of the
+// bus; watchers read the flag. It returns when the server has received the message.
 func (s *Signals) AnnounceStop(ctx context.Context, chatID domain.ChatID, attempt int) error {
 	return s.announce(ctx, chatStop, "chat_id", string(chatID), strconv.Itoa(attempt))
 }
 
-// WatchStop watches for stops of one chat. The channel gets a value for a stop
-// that is announced from now on; several may become one. cancel ends it and is
-// safe to call again.
+// WatchStop watches for stops of one chat. The channel receives a value for stops that are
+// announced from now on; several can be merged into one. cancel is idempotent.
 func (s *Signals) WatchStop(chatID domain.ChatID) (ch <-chan struct{}, cancel func()) {
 	return s.watch(string(chatStop) + string(chatID))
 }
 
-// AnnounceTaskStop broadcasts to every process that a background task is to stop.
+// AnnounceTaskStop broadcasts the stop of a background task to every process.
 func (s *Signals) AnnounceTaskStop(ctx context.Context, taskID string) error {
 	return s.announce(ctx, taskStop, "task_id", taskID, "")
 }
@@ -114,7 +112,7 @@ func (s *Signals) announce(ctx context.Context, kind, field, id, body string) er
 	return nil
 }
 
-// flush returns when the server has handled what was sent before.
+// flush returns when the server has processed all earlier messages.
 func (s *Signals) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()

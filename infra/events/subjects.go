@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// edgeToken ends the subject that holds a session's turn:start and turn:end.
+// edgeToken ends the subject of a session's turn:start and turn:end events.
 const edgeToken = ".edge"
 
 // flow returns the subject of a session's events but its turn edges.
@@ -17,7 +17,7 @@ func (l *Log) flow(sessionID domain.SessionID) string {
 // edge returns the subject of a session's turn edges.
 func (l *Log) edge(sessionID domain.SessionID) string { return l.flow(sessionID) + edgeToken }
 
-// subjectOf returns where an event of that name goes.
+// subjectOf returns the subject of an event.
 func (l *Log) subjectOf(e domain.Event) string {
 	if e.Name == domain.EventTurnStart || e.Name == domain.EventTurnEnd {
 		return l.edge(e.SessionID)
@@ -26,14 +26,14 @@ func (l *Log) subjectOf(e domain.Event) string {
 	return l.flow(e.SessionID)
 }
 
-// sessionOf takes the session's id out of a subject; it does not allocate.
+// sessionOf returns the session's id in a subject; it does not allocate.
 func (l *Log) sessionOf(subject string) string {
 	id := subject[min(len(subject), len(l.cfg.SubjectPrefix)+1):]
 	return strings.TrimSuffix(id, edgeToken)
 }
 
-// token refuses what cannot be one token of a NATS subject: such an id would
-// read or write other sessions' events.
+// token rejects an id that is not a single token of a NATS subject: such an id would address
+// events of other sessions.
 func token(kind string, id domain.SessionID) error {
 	if id == "" || len(id) > 128 {
 		return domain.Invalidf(kind, "must have 1 to 128 characters")

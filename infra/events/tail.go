@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// tailHeartbeat is how often an idle tail hears from the server; three
-	// missed ones make a new consumer.
+	// tailHeartbeat is the interval of heartbeats for an idle tail; after three missed ones the
+	// consumer is replaced.
 	tailHeartbeat = time.Second
 	tailBuffer    = 8192
 )
 
-// Load reads an event that the tail came past. It may fetch a large body, so
-// it is not called on the tail's own goroutine.
+// Load decodes an event of the tail. It can fetch a large body, so it must not be called on the
+// tail's own goroutine.
 type Load = func(ctx context.Context) (domain.Event, error)
 
-// Tail follows all sessions from now on, until ctx ends. started is called once
-// with the position from which it follows; each for every later event, in
-// order, each once, whatever happens to the connection or the consumer. Nothing
-// of an event is parsed before load is called; size is in bytes. Neither function
-// may block.
+// Tail follows all sessions from now on, until ctx is cancelled. started is called once with the
+// start position; each is called for every later event, in order, exactly once, despite
+// reconnects and new consumers. Events are decoded only by load; size is in bytes. Neither
+// function may block.
 //
-// The consumer is a plain ephemeral one, made again behind the last event seen
-// when its numbering skips, its heartbeat stops, the connection was lost or its
-// generation of the log was closed.
+// The consumer is a plain ephemeral one, and is recreated after the last processed event when its
+// sequence has a gap, its heartbeats stop, the connection was lost or its generation of the log
+// was closed.
 func (l *Log) Tail(
 	ctx context.Context,
 	started func(seq uint64),
@@ -87,7 +86,7 @@ func (l *Log) Tail(
 type tail struct {
 	log      *Log
 	each     func(sessionID domain.SessionID, seq uint64, size int, load Load)
-	position uint64 // of the stream: the last event given to each
+	position uint64 // of the stream: last event passed to each
 }
 
 var (
@@ -97,8 +96,8 @@ var (
 	errSkipped          = errors.New("the consumer skipped a message")
 )
 
-// follow takes what closed generations have behind the position, and then runs one
-// consumer of the open one until it fails.
+// follow processes the events of closed generations after the position, and then runs one
+// consumer of the open generation until it fails.
 func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	l := t.log
 	if err := l.ensure(ctx); err != nil {
@@ -155,7 +154,7 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	return t.receive(ctx, messages, changes)
 }
 
-// catchUp gives the events that a closed generation has behind the position.
+// catchUp processes the events of a closed generation after the position.
 func (t *tail) catchUp(ctx context.Context, g generation) error {
 	if g.open() {
 		return nil
@@ -173,7 +172,7 @@ func (t *tail) catchUp(ctx context.Context, g generation) error {
 	}
 }
 
-// receive takes messages until the consumer cannot be trusted any more.
+// receive processes messages until the consumer is no longer reliable.
 func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <-chan nats.Status) error {
 	silence := time.NewTicker(3 * tailHeartbeat)
 	defer silence.Stop()
@@ -240,8 +239,7 @@ func (t *tail) deliver(subject string, body []byte, seq uint64) {
 	})
 }
 
-// control answers flow control and checks heartbeats, which name the last
-// message that was sent.
+// control responds to flow control and checks heartbeats, which contain the last sent sequence.
 func (t *tail) control(msg *nats.Msg, delivered uint64) error {
 	if msg.Reply != "" {
 		return msg.Respond(nil)
@@ -261,9 +259,8 @@ func (t *tail) control(msg *nats.Msg, delivered uint64) error {
 }
 
 // sequences reads a delivery's numbers from its reply subject:
-// $JS.ACK.<stream>.<consumer>.<tries>.<stream seq>.<consumer seq>.<time>.<pending>,
-// with a domain and an account behind ACK and a random token at the end where
-// servers are new or linked.
+// $JS.ACK.<stream>.<consumer>.<tries>.<stream seq>.<consumer seq>.<time>.<pending>, with a domain
+// and an account after ACK and a random token at the end for newer or clustered servers.
 func sequences(reply string) (stream, consumer uint64, err error) {
 	parts := strings.Split(reply, ".")
 	if len(parts) < 9 || parts[0] != "$JS" || parts[1] != "ACK" {
