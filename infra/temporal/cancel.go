@@ -20,7 +20,7 @@ func (r Runs) CancelTask(ctx context.Context, taskID string) error {
 	return err
 }
 
-// DescribeTask looks at the run of a background task.
+// DescribeTask returns the state of a background task's run, with a cause.
 func (r Runs) DescribeTask(ctx context.Context, taskID string) (domain.RunState, string, error) {
 	return r.Describe(ctx, durable.TaskWorkflowID(taskID), "")
 }

@@ -1,6 +1,6 @@
-// Package temporal reaches the Temporal server, embedded or not: it dials,
-// registers the namespace where that is missing, starts and wakes runs and looks
-// at them. What the runs do is the workflows' business.
+// Package temporal is the client of the Temporal server, embedded or external: it dials,
+// registers a missing namespace, and starts, signals and describes runs. It does not depend on
+// what the workflows do.
 package temporal
 
 import (
@@ -22,14 +22,14 @@ import (
 	"everloop/internal/durable"
 )
 
-// firstAnswer bounds the server's first answer, unless the caller's context does: a
-// busy machine may need more than the five seconds that the library gives it.
+// firstAnswer is the maximum wait for the server's first response, unless the caller's context
+// has a deadline: a busy machine may need more than the SDK's five seconds.
 const firstAnswer = time.Minute
 
-// Dial connects to the server. Workers and starts must share the client: only
-// then is a run started in the process that asked for it, without a detour.
+// Dial connects to the server. Workers and starters must share the client: only then can a run
+// start eagerly in the requesting process.
 //
-// The options name the server and the namespace, and hold the credentials.
+// The options contain the address, the namespace and the credentials.
 func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (client.Client, error) {
 	options.Logger = log.NewStructuredLogger(slog.New(quiet{logger.Handler()}))
 	// Payloads are small and the server is near: packing them costs more than it saves.
@@ -44,35 +44,35 @@ func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (cli
 	return c, nil
 }
 
-// Runs starts, wakes and looks at the runs of sessions.
+// Runs starts, signals and describes the runs of sessions.
 type Runs struct {
 	Client client.Client
 	Queue  string // the task queue of the workers; empty: durable.Queue
-	// Namespace is that of the client; empty: everloop.
+	// Namespace is the client's namespace; empty: everloop.
 	Namespace string
 	Archive   string // the id of the run that archives; empty: durable.ArchiveWorkflowID
-	// Owners knows whose the runs of DAGs, issues and scheduled tasks are; nil: operators do
-	// not find them by their owner.
+	// Owners returns the owners of DAG, issue and scheduled runs; nil: operators cannot find them
+	// by owner.
 	Owners Owners
 	Stuck  StuckAfter // zero fields: five attempts, a minute
 }
 
-// StuckAfter is when a run whose workflow task fails, or is not taken, is stuck.
+// StuckAfter contains the thresholds for a run whose workflow task fails or is not dispatched.
 type StuckAfter struct {
 	Attempts int32
 	Age      time.Duration
 }
 
-// Owners knows whose work is.
+// Owners looks up the owner of work.
 type Owners interface {
-	// OwnerOfWork is the owner of the work that a run of a kind carries; empty: it is gone.
+	// OwnerOfWork returns the owner of the work of a run; empty: the work was deleted.
 	OwnerOfWork(ctx context.Context, kind, id string) (string, error)
 }
 
 const defaultNamespace = "everloop"
 
-// Wake lets the session's run look at the database again: an open run by a signal
-// that carries nothing, else a new one. What the database suggests is tried first.
+// Wake makes the session's run read the database again: it signals an open run, or starts a new
+// one. It tries first what s.Open suggests.
 func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 	id := durable.SessionWorkflowID(string(s.SessionID))
 
@@ -118,13 +118,14 @@ func (r Runs) Stop(ctx context.Context, sessionID domain.SessionID, chatID domai
 		contract.StopChat{ChatID: chatID},
 	)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
-		return nil // there is nothing left to stop
+		return nil // nothing to stop
 	}
 
 	return err
 }
 
-// Describe looks at one run; never at the eventually consistent list.
+// Describe returns the state of one run from the mutable state, never from the eventually
+// consistent visibility store.
 func (r Runs) Describe(ctx context.Context, workflowID, runID string) (domain.RunState, string, error) {
 	look, err := r.look(ctx, workflowID, runID)
 	return look.State, look.Cause, err
@@ -140,8 +141,8 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 	return err
 }
 
-// TerminateSession closes whatever runs a session has: those of its chats, of its
-// replay and import, and of the operations on its history.
+// TerminateSession terminates all runs of a session: of its chats, its replay and import, and the
+// operations on its history.
 func (r Runs) TerminateSession(ctx context.Context, sessionID domain.SessionID, operations []string, reason string) error {
 	runs := []string{
 		durable.ReplayWorkflowID(string(sessionID)),

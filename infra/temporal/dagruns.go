@@ -21,13 +21,13 @@ func dagRun(solutionID, runID string) run {
 	}
 }
 
-// StartDAGRun starts the workflow that carries a run of a DAG.
+// StartDAGRun starts the workflow of a DAG run.
 func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
 	return r.start(ctx, dagRun(solutionID, runID))
 }
 
-// ResumeDAGRun starts the workflow of a run that begins again. One that has not closed yet
-// after the end of the run gets a signal, and continues in a new workflow.
+// ResumeDAGRun starts the workflow of a DAG run that is resumed. A workflow that has not closed yet
+// after the end of the run receives a signal, and continues in a new workflow.
 func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error {
 	in, err := r.owned(ctx, dagRun(solutionID, runID))
 	if err != nil {

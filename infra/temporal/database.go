@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// databaseRun is the workflow type of the run that says to which database the namespace
-	// belongs. No worker has it: the run waits for its delay, on its own task queue.
+	// databaseRun is the workflow type of the run that records the database of the namespace. No
+	// worker implements it: the run waits for its start delay, on its own task queue.
 	databaseRun   = "Database"
 	databaseDelay = 100 * 365 * 24 * time.Hour
 	// generationMemo is the field of its memo.
@@ -39,9 +39,9 @@ type Database struct {
 	Logger    *slog.Logger
 }
 
-// Claim compares the generation of the database with the namespace's. A namespace without
-// a generation or without open runs takes over the generation of the database. Open runs of
-// another database are an error: their chats do not exist in this one, or differ.
+// Claim compares the generation of the database with the namespace's. A namespace without a
+// generation or without open runs adopts the generation of the database. Open runs of another
+// database are an error: their chats are missing from this one, or differ.
 func (d Database) Claim(ctx context.Context, generation string) error {
 	noted, err := d.noted(ctx)
 	if err == nil && noted == "" {

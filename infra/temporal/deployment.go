@@ -26,7 +26,7 @@ import (
 // which runs.
 type Deployment struct {
 	Client    client.Client
-	Namespace string // that of the client; empty: everloop
+	Namespace string // the client's; empty: everloop
 	Name      string // of the deployment and of its task queue; empty: durable.Queue
 }
 
@@ -34,8 +34,7 @@ type Deployment struct {
 // request of it waits for up to a minute.
 const workerSilence = 75 * time.Second
 
-// Moving runs: how many at most at a time, so that one call has an end, and how many
-// side by side.
+// Limits of moving runs: the maximum per call, and the concurrency.
 const (
 	maxMoves   = 1000
 	movesPage  = 200
@@ -46,8 +45,8 @@ func (d Deployment) name() string { return cmp.Or(d.Name, durable.Queue) }
 
 func (d Deployment) namespace() string { return cmp.Or(d.Namespace, defaultNamespace) }
 
-// Refusal is why the server has no worker deployments; nil: it has. The error is that
-// of a server that could not be asked.
+// Refusal returns the reason why the server has no worker deployments; nil: it has. The error
+// reports an unavailable server.
 func (d Deployment) Refusal(ctx context.Context) (refusal, err error) {
 	_, err = d.describe(ctx)
 	switch err.(type) {
@@ -68,8 +67,8 @@ func (d Deployment) describe(ctx context.Context) (*deploymentpb.WorkerDeploymen
 	return answer.GetWorkerDeploymentInfo(), err
 }
 
-// Look describes the deployment. One that no worker with a version has joined yet has
-// at most the version of workers without one.
+// Look describes the deployment. Until a worker with a version has joined, it contains at most
+// the version of unversioned workers.
 func (d Deployment) Look(ctx context.Context) (domain.WorkerDeployment, error) {
 	out := domain.WorkerDeployment{Name: d.name(), Versions: []domain.WorkerVersion{}}
 
@@ -138,7 +137,7 @@ func statusOf(
 	}
 }
 
-// workers returns the processes that ask for workflow tasks, by their build.
+// workers returns the processes that poll for workflow tasks, by build.
 func (d Deployment) workers(ctx context.Context) (map[string]map[string]bool, error) {
 	queue, err := d.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: d.namespace(), TaskQueue: &taskqueuepb.TaskQueue{Name: d.name()}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
@@ -169,8 +168,8 @@ func (d Deployment) workers(ctx context.Context) (map[string]map[string]bool, er
 	return workers, nil
 }
 
-// Promote makes a build the current one; the empty one stands for workers without a
-// version. The server refuses a build that no worker has.
+// Promote makes a build the current one; the empty one selects unversioned workers. The server
+// rejects a build without workers.
 func (d Deployment) Promote(ctx context.Context, buildID string) error {
 	_, err := d.Client.WorkerDeploymentClient().
 		GetHandle(d.name()).
@@ -179,8 +178,8 @@ func (d Deployment) Promote(ctx context.Context, buildID string) error {
 	return err
 }
 
-// Ramp gives a share of new runs, and of those that are not pinned, to a build, in
-// percent; 0 takes it back.
+// Ramp routes a share of new runs, and of runs that are not pinned, to a build, in percent; 0
+// ends the ramp.
 func (d Deployment) Ramp(ctx context.Context, buildID string, percent float32) error {
 	if percent == 0 {
 		buildID = ""
@@ -193,7 +192,7 @@ func (d Deployment) Ramp(ctx context.Context, buildID string, percent float32) e
 	return err
 }
 
-// pinned returns the query for the open runs that only workers of a build may carry on.
+// pinned returns the query for the open runs that only workers of a build can continue.
 func (d Deployment) pinned(buildID string) string {
 	return fmt.Sprintf(
 		"TemporalWorkerDeploymentVersion = '%s:%s' AND TemporalWorkflowVersioningBehavior = 'Pinned' AND ExecutionStatus = 'Running'",
@@ -202,15 +201,15 @@ func (d Deployment) pinned(buildID string) string {
 	)
 }
 
-// CountPinned counts the open runs that only workers of a build may carry on. It is
-// eventually consistent.
+// CountPinned counts the open runs that only workers of a build can continue. It is eventually
+// consistent.
 func (d Deployment) CountPinned(ctx context.Context, buildID string) (int64, error) {
 	answer, err := d.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: d.pinned(buildID)})
 	return answer.GetCount(), err
 }
 
-// MoveRuns lets runs that are pinned to a build continue with the current one: all, or
-// those that wait for input. It moves at most a thousand, and returns how many.
+// MoveRuns moves runs that are pinned to a build to the current one: all, or only runs that wait
+// for input. It moves at most a thousand, and returns the count.
 func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) (int, error) {
 	query := d.pinned(buildID)
 	if waiting {
@@ -243,8 +242,7 @@ func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) 
 	return len(runs), group.Wait()
 }
 
-// move lets one run continue with the current build; one that has closed in the meantime needs
-// nothing.
+// move moves one run to the current build; a run that has closed in the meantime is skipped.
 func (d Deployment) move(ctx context.Context, workflowID, runID string) error {
 	_, err := d.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
 		WorkflowId: workflowID, RunId: runID,

@@ -11,7 +11,7 @@ import (
 // kindIssue is the kind of issue runs, for operators.
 const kindIssue = "issue"
 
-// StartIssueRun starts the workflow that carries the work of an agent on an issue.
+// StartIssueRun starts the workflow of an agent's work on an issue.
 func (r Runs) StartIssueRun(ctx context.Context, runID string) error {
 	return r.start(ctx, run{
 		id: durable.IssueRunWorkflowID(runID), kind: kindIssue, work: runID, title: "Run of an agent on an issue",
@@ -19,7 +19,8 @@ func (r Runs) StartIssueRun(ctx context.Context, runID string) error {
 	})
 }
 
-// ResumeIssueRun starts the workflow of a run if it is gone, and has it look at its chat.
+// ResumeIssueRun starts the workflow of an issue run if it is not open, and otherwise signals it
+// to check its chat.
 func (r Runs) ResumeIssueRun(ctx context.Context, runID string) error {
 	if err := r.StartIssueRun(ctx, runID); err != nil {
 		return err

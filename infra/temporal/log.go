@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// quiet lowers the SDK's reports of things that are ordinary here.
+// quiet lowers the level of the SDK's messages about ordinary events.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
@@ -21,9 +21,8 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	return q.Handler.Handle(ctx, r)
 }
 
-// ordinary are activities that are tried again or were cancelled, pollers that end with
-// the client, and steps of a run that the server wants again because a signal came in
-// while they were made.
+// ordinary reports whether a message is about a retried or cancelled activity, a poller that ends
+// with the client, or a workflow task that is repeated because a signal arrived during it.
 func ordinary(r slog.Record) bool {
 	for _, message := range []string{"Activity error", "LocalActivity", "Failed to poll for task", "Started Worker", "Stopped Worker"} {
 		if strings.HasPrefix(r.Message, message) {

@@ -19,14 +19,14 @@ import (
 	"everloop/internal/durable"
 )
 
-// When a run is stuck: its workflow task has failed this often and for this long (the
-// server's pauses between tries double, so that ten tries would take half an hour), or
-// was never given to a worker for this long although workers poll and no task waits for
-// them, or a step that only writes to the database has failed this often. The pauses
-// of such a step grow to ten seconds, so that many failures take some minutes.
+// Thresholds for a stuck run: its workflow task has failed this often and for this long (the
+// server doubles the delay between attempts, so ten attempts would take half an hour), or was not
+// dispatched for this long although workers poll and the backlog is empty, or an activity that
+// only writes to the database has failed this often. The delay of such an activity grows to ten
+// seconds, so that many failures take some minutes.
 //
-// While workers get other tasks, an overloaded server may only be late with this one,
-// before it counts it as waiting: then the task has several times as long.
+// While workers receive other tasks, the server may be overloaded and not have added the task to
+// the backlog yet: then the task has several times as long.
 const (
 	stuckTaskAttempts = 5
 	stuckTaskAge      = time.Minute
@@ -134,8 +134,8 @@ func (r Runs) lookAtOpen(
 	return look, err
 }
 
-// lostTask reports whether the server lost a workflow task that has waited so long:
-// workers ask for tasks, and none waits for them.
+// lostTask reports whether the server lost a workflow task that has waited so long: workers poll,
+// and the backlog is empty.
 func (r Runs) lostTask(ctx context.Context, waited, age time.Duration) (bool, error) {
 	queue, err := r.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: cmp.Or(r.Namespace, defaultNamespace), TaskQueue: &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue)},
@@ -154,8 +154,8 @@ func (r Runs) lostTask(ctx context.Context, waited, age time.Duration) (bool, er
 	return polled && !late && queue.GetStats().GetApproximateBacklogCount() == 0, nil
 }
 
-// CountOpen counts the open runs of a namespace but those of Temporal itself; there are
-// none in a namespace that does not exist.
+// CountOpen counts the open runs of a namespace except Temporal's own; a missing namespace has
+// none.
 func CountOpen(ctx context.Context, c client.Client, namespace string) (int64, error) {
 	counted, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
 		Namespace: namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType != '" + databaseRun + "' AND " +

@@ -32,7 +32,7 @@ type ForceFailer interface {
 	ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error
 }
 
-// Operator lets administrators look at runs and end them.
+// Operator lists, describes and ends runs for administrators.
 type Operator struct {
 	Client client.Client
 	Chats  ChatStopper
@@ -47,8 +47,8 @@ var statuses = map[string]enumspb.WorkflowExecutionStatus{
 	"timed_out": enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
 }
 
-// Runs lists runs, the newest first. Next continues the list; empty: it is whole.
-// The list is eventually consistent: a run may take a second to appear.
+// Runs lists runs, the newest first. next continues the list; empty: no more. The list is
+// eventually consistent: a run can take a second to appear.
 func (o Operator) Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
 	terms := []string{"WorkflowType != '" + databaseRun + "'"}
 
@@ -91,6 +91,7 @@ func wrongPage() error {
 	return domain.Invalidf("query.page", "is not one that this list gave")
 }
 
+// operatorRun converts a run of the server's list.
 func operatorRun(info *workflowpb.WorkflowExecutionInfo) operator.Run {
 	attribute := func(name string) (value string) {
 		_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
@@ -119,8 +120,8 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) operator.Run {
 	return run
 }
 
-// Cancel requests the cancellation of a run; run_not_found when none is open. A chat
-// is stopped: its run hears nothing else while it waits for an answer.
+// Cancel requests the cancellation of a run; run_not_found when none is open. A chat is stopped
+// instead, because its run ignores a cancellation while it waits for an answer.
 func (o Operator) Cancel(ctx context.Context, workflowID string) error {
 	run, err := o.open(ctx, workflowID)
 	if err != nil {
@@ -146,7 +147,7 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 	}
 
 	if run.Type == contract.WorkflowChat && run.ChatStatus == "awaiting_answer" {
-		// The run that waited goes first: it could take the signal of the stop with it.
+		// Terminate the waiting run first: it could consume the stop signal.
 		err := closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, run.RunID, reason))
 		if err != nil && !domain.HasCode(err, codeRunNotFound) {
 			return err
@@ -166,7 +167,7 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 	return closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, "", reason))
 }
 
-// open looks at a run that has not closed.
+// open describes an open run.
 func (o Operator) open(ctx context.Context, workflowID string) (operator.Run, error) {
 	seen, err := o.Client.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
@@ -181,8 +182,8 @@ func (o Operator) open(ctx context.Context, workflowID string) (operator.Run, er
 	return run, nil
 }
 
-// stopChat stops the chat of a run, in its owner's name. A session that is gone
-// has none.
+// stopChat stops the chat of a run, with the rights of its owner. It reports false for a deleted
+// session.
 func (o Operator) stopChat(ctx context.Context, run operator.Run) (bool, error) {
 	stopped, err := o.Chats.Stop(ctx, domain.Caller{User: domain.User{ID: run.OwnerID}}, run.SessionID, false)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {

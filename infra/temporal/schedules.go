@@ -34,19 +34,20 @@ import (
 // kindSchedule is the kind of runs of scheduled tasks, for operators.
 const kindSchedule = "schedule"
 
-// schedulerWorkflow is the prefix of the workflow in which Temporal's server keeps a Schedule.
+// schedulerWorkflow is the prefix of the workflow ids of Temporal's Schedules.
 const schedulerWorkflow = "temporal-sys-scheduler:"
 
 // requester names the service in the histories of Schedules.
 const requester = "everloop"
 
-// pushAttempts is how often a Schedule is written that is changed in Temporal meanwhile.
+// pushAttempts is the maximum number of writes of a Schedule that is changed in Temporal
+// concurrently.
 const pushAttempts = 3
 
 var errScheduleChanged = errors.New("the Schedule was changed in Temporal at the same time")
 
-// ResumeScheduledRun starts the workflow of a run if it is gone, and has it look at its
-// chat.
+// ResumeScheduledRun starts the workflow of a scheduled run if it is not open, and otherwise
+// signals it to check its chat.
 func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
 	err := r.start(ctx, run{
 		id: durable.ScheduledRunWorkflowID(runID), kind: kindSchedule, work: runID, title: scheduledRunTitle,
@@ -61,13 +62,13 @@ func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
 	return err
 }
 
-// CancelScheduledRun asks the workflow of a run to end: it stops its chat and writes its record.
+// CancelScheduledRun requests the end of a run's workflow: it stops its chat and writes its
+// record.
 func (r Runs) CancelScheduledRun(ctx context.Context, runID string) error {
 	return unlessGone(r.Client.CancelWorkflow(ctx, durable.ScheduledRunWorkflowID(runID), ""))
 }
 
-// NotifyWaiter signals a run that the chat which it waits for has ended; false: the
-// run is gone.
+// NotifyWaiter signals a run that its awaited chat has ended; false: the run has closed.
 func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error) {
 	err = r.Client.SignalWorkflow(ctx, waiter.WorkflowID, "", contract.ChatEnded.Name, contract.EndedChat{ChatID: waiter.ChatID})
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
@@ -100,15 +101,16 @@ func (r Runs) describeSchedule(ctx context.Context, taskID string) (*workflowser
 	return described, err
 }
 
-// wantedSchedule is what the Schedule of a task must be.
+// wantedSchedule is the desired state of a task's Schedule.
 type wantedSchedule struct {
 	task schedule.Task
-	plan *cron.Plan // when it is due; nil: as the Schedule says, which was edited in Temporal
+	plan *cron.Plan // when it is due; nil: unchanged, because it was edited in Temporal
 	note string     // why it is paused
 }
 
-// PushSchedule makes the Schedule of a task what it must be, and returns it. Without a plan its
-// times stay. A change that is made in Temporal meanwhile is not overwritten unseen: the Schedule is read again.
+// PushSchedule creates or updates the Schedule of a task, and returns it. Without a plan its
+// times do not change. A concurrent change in Temporal is not overwritten unseen: the Schedule is
+// read again.
 func (r Runs) PushSchedule(ctx context.Context, task schedule.Task, plan *cron.Plan, note string) (schedule.Observed, error) {
 	wanted := wantedSchedule{task, plan, note}
 
@@ -139,8 +141,8 @@ func (r Runs) PushSchedule(ctx context.Context, task schedule.Task, plan *cron.P
 	return schedule.Observed{}, errScheduleChanged
 }
 
-// fits reports whether a Schedule is as wanted. An update that Temporal rejects, because of
-// another change, has no error.
+// fits reports whether a Schedule equals the desired state. Temporal returns no error for an
+// update that it rejects because of another change.
 func fits(now schedule.Observed, wanted wantedSchedule) bool {
 	return now.Paused == !wanted.task.Enabled && now.Overlap == wanted.task.Overlap && now.JitterS == wanted.task.JitterS &&
 		now.Timezone == wanted.task.Timezone && (wanted.plan == nil || now.Due == due(spec(wanted, &schedulepb.ScheduleSpec{})))
@@ -239,7 +241,7 @@ func attributesOf(task schedule.Task) *commonpb.SearchAttributes {
 	return &commonpb.SearchAttributes{IndexedFields: fields}
 }
 
-// spec is when a Schedule is due, from what it was.
+// spec returns the desired times of a Schedule, based on the previous ones.
 func spec(wanted wantedSchedule, was *schedulepb.ScheduleSpec) *schedulepb.ScheduleSpec {
 	task := wanted.task
 
@@ -257,8 +259,8 @@ func spec(wanted wantedSchedule, was *schedulepb.ScheduleSpec) *schedulepb.Sched
 	return made
 }
 
-// PlanSpec returns the calendars of a plan. An instant is an interval as long as the time since
-// 1970: it is due then, and not again in this Schedule's life.
+// PlanSpec returns the calendars of a plan. An instant is an interval as long as the Unix time:
+// it is due then, and not again in practice.
 func PlanSpec(plan cron.Plan) *schedulepb.ScheduleSpec {
 	made := &schedulepb.ScheduleSpec{}
 
@@ -319,6 +321,7 @@ func digest(message proto.Message) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// observed converts the description of a Schedule.
 func observed(taskID string, d *workflowservice.DescribeScheduleResponse) schedule.Observed {
 	spec, policies := d.GetSchedule().GetSpec(), d.GetSchedule().GetPolicies()
 
@@ -357,7 +360,8 @@ func observed(taskID string, d *workflowservice.DescribeScheduleResponse) schedu
 	return now
 }
 
-// expression is the cron expression of a Schedule that has one calendar and nothing beside it.
+// expression returns the cron expression of a Schedule with exactly one calendar and nothing
+// else; empty: other Schedules.
 func expression(spec *schedulepb.ScheduleSpec) string {
 	if len(spec.GetStructuredCalendar()) != 1 || len(spec.GetExcludeStructuredCalendar())+len(spec.GetInterval()) > 0 {
 		return ""
@@ -393,7 +397,7 @@ func (r Runs) TriggerSchedule(ctx context.Context, taskID string, nominal time.T
 	return err
 }
 
-// DeleteSchedule deletes the Schedule of a task. Its runs go on.
+// DeleteSchedule deletes the Schedule of a task. Its open runs continue.
 func (r Runs) DeleteSchedule(ctx context.Context, taskID string) error {
 	_, err := r.Client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{
 		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), Identity: requester,
@@ -440,8 +444,8 @@ func (r Runs) ListSchedules(ctx context.Context, token []byte, size int) (page [
 	return page, bytes.Clone(listed.GetNextPageToken()), nil
 }
 
-// MatchingTimes returns the ticks of a Schedule that was edited in Temporal, with their
-// jitter, from one time to another: at most 1,000.
+// MatchingTimes returns the times, with jitter, at which a Schedule that was edited in Temporal
+// is due between from and to: at most 1,000.
 func (r Runs) MatchingTimes(ctx context.Context, taskID string, from, to time.Time) (times []time.Time, err error) {
 	listed, err := r.Client.WorkflowService().ListScheduleMatchingTimes(ctx, &workflowservice.ListScheduleMatchingTimesRequest{
 		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), StartTime: timestamppb.New(from), EndTime: timestamppb.New(to),

@@ -17,20 +17,20 @@ import (
 	"everloop/internal/durable"
 )
 
-// run is a run to start, unless one with its id is open. A run that finds in the
-// records that nothing is left to do closes at once.
+// run is a run to start, unless a run with its id is open. A run without work in the database
+// closes immediately.
 type run struct {
 	id, kind   string
-	title      string // for operators: it holds no text of users
+	title      string // for operators: must not contain text of users
 	sessionID  domain.SessionID
 	ownerID    string
 	solutionID string
-	work       string // the id of the work whose owner Owners knows; empty: ownerID says it
+	work       string // id of the work to look up in Owners; empty: ownerID is set
 	workflow   string
 	input      any
 }
 
-// owned returns a run with the owner of its work.
+// owned returns the run with ownerID set to the owner of its work.
 func (r Runs) owned(ctx context.Context, in run) (run, error) {
 	if in.work == "" || r.Owners == nil {
 		return in, nil
@@ -68,7 +68,7 @@ func (r Runs) options(in run) client.StartWorkflowOptions {
 	}
 }
 
-// attributes are those by which operators find the run, as far as they are known.
+// attributes returns the search attributes of the run, without empty values.
 func (in run) attributes() temporal.SearchAttributes {
 	found := []temporal.SearchAttributeUpdate{durable.Kind.ValueSet(in.kind)}
 	if in.sessionID != "" {
@@ -102,7 +102,7 @@ func (r Runs) StartAgent(ctx context.Context, in contract.AgentRun) error {
 	})
 }
 
-// StartCompaction starts the run of a compaction that a client has asked for.
+// StartCompaction starts the run of a compaction that a client has requested.
 func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) error {
 	return r.start(ctx, run{
 		id: durable.CompactionWorkflowID(in.ID), kind: "compaction", title: "Summary of a session's history",
@@ -111,8 +111,8 @@ func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) erro
 	})
 }
 
-// StartReplay starts the run that plays a replay session, or wakes the open one:
-// it may be about to close for a pause that has ended.
+// StartReplay starts the run of a replay session, or signals the open one, which may be about to
+// close after a pause.
 func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error {
 	in := run{
 		id: durable.ReplayWorkflowID(string(sessionID)), kind: "replay", title: "Replay",
@@ -123,7 +123,7 @@ func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, owner
 	return err
 }
 
-// StartDeletion starts the run that removes what a deleted session held.
+// StartDeletion starts the run that removes the data of a deleted session.
 func (r Runs) StartDeletion(ctx context.Context, in domain.DeletedSession) error {
 	return r.start(ctx, run{
 		id: durable.DeletionWorkflowID(string(in.SessionID)), kind: "deletion", title: "Remove a deleted session",
@@ -148,7 +148,7 @@ func (r Runs) StartMove(ctx context.Context, op history.Operation) error {
 	})
 }
 
-// StartImport starts the run that makes a session of an archive.
+// StartImport starts the run that creates a session from an archive.
 func (r Runs) StartImport(ctx context.Context, in transfer.Import) error {
 	return r.start(ctx, run{
 		id: durable.ImportWorkflowID(string(in.SessionID)), kind: "import", title: "Import a session",
@@ -157,7 +157,7 @@ func (r Runs) StartImport(ctx context.Context, in transfer.Import) error {
 	})
 }
 
-// StartArchive starts the run that archives the events of chats that ended.
+// StartArchive starts the run that archives the events of finished chats.
 func (r Runs) StartArchive(ctx context.Context) error {
 	return r.start(ctx, run{
 		id: cmp.Or(r.Archive, durable.ArchiveWorkflowID), kind: "archive", title: "Archive the events of chats",
