@@ -54,8 +54,8 @@ func (a *archive) document(name string, value any) error {
 	return err
 }
 
-// add writes an entry. A body that has become shorter than the header says is filled up
-// with zeros: it is a file that a command is changing.
+// add writes an entry. A body that is shorter than its header's size is padded with zeros: the
+// file was truncated in the meantime.
 func (a *archive) add(header *tar.Header, body io.Reader) error {
 	header.Format = tar.FormatPAX
 	if err := a.tar.WriteHeader(header); err != nil {
@@ -122,7 +122,7 @@ func (t *tally) count(header *tar.Header, content []byte) {
 	t.sum.Write([]byte{'\n'})
 }
 
-// ErrDamaged reports that a backup is not what was written.
+// ErrDamaged reports that a backup is incomplete or was changed.
 var ErrDamaged = errors.New("the backup is damaged")
 
 // maxDocument bounds the first and the last entry.
@@ -131,9 +131,9 @@ const maxDocument = 1 << 30
 // maxWindow bounds the memory of reading a backup.
 const maxWindow = 128 << 20
 
-// read calls each for every entry between the first and the last one, and returns the
-// manifest, once the digests of all parts are right. The body of an entry must be read
-// within each; what is left of it counts too.
+// read calls each for every entry between the first and the last one, and returns the manifest
+// after verifying the digests of all parts. The body of an entry must be read within each; an
+// unread rest is included in the digest.
 func read(from io.Reader, each func(header *tar.Header, body io.Reader) error) (m Manifest, err error) {
 	unpack, err := zstd.NewReader(from, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
 	if err != nil {
@@ -194,7 +194,7 @@ func read(from io.Reader, each func(header *tar.Header, body io.Reader) error) (
 	return m, m.compare(seen.parts())
 }
 
-// tee adds what is read to a digest, and keeps why it could not be read.
+// tee adds the read data to a digest, and records the read error.
 type tee struct {
 	from io.Reader
 	sum  io.Writer
@@ -203,7 +203,7 @@ type tee struct {
 
 func (t *tee) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
-	_, _ = t.sum.Write(p[:n]) // a digest takes everything
+	_, _ = t.sum.Write(p[:n]) // hash.Hash never returns an error
 
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.err = err
@@ -256,7 +256,7 @@ func checkName(header *tar.Header) error {
 	return nil
 }
 
-// compare holds the parts that were read against the manifest.
+// compare verifies the parts that were read against the manifest.
 func (m Manifest) compare(seen []Part) error {
 	if slices.Equal(m.Parts, seen) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"everloop/internal/release"
 )
 
-// Deployment names all that a backup holds, in the order of its entries.
+// Deployment lists the content of a backup, in the order of its entries.
 type Deployment struct {
 	Databases []Database
 	Bucket    Bucket
@@ -20,11 +20,11 @@ type Deployment struct {
 
 	// Seal encrypts a text with the key of the deployment.
 	Seal func(text []byte) ([]byte, error)
-	// Progress is called with what is written or restored next.
+	// Progress is called with the name of the next part.
 	Progress func(what string)
 }
 
-// SealedText is what Head.Sealed holds.
+// SealedText is the plain text of Head.Sealed.
 const SealedText = "everloop backup"
 
 // Write writes the deployment at path, which must not exist, with mode 0600. The file
@@ -51,7 +51,7 @@ func Write(ctx context.Context, path string, d Deployment) (m Manifest, err erro
 		return m, err
 	}
 
-	if err := os.Link(file.Name(), path); err != nil { // refuses a name that was taken in the meantime
+	if err := os.Link(file.Name(), path); err != nil { // fails if the name was taken in the meantime
 		return m, err
 	}
 
@@ -64,9 +64,9 @@ func Write(ctx context.Context, path string, d Deployment) (m Manifest, err erro
 	return m, dir.Sync()
 }
 
-// write writes the records first and what they name afterwards: an object or a file is
-// there before a record names it, so that nothing which a record names is missing, unless
-// it was deleted since; the manifest lists what was.
+// write writes the databases first, then the objects and files: an object or a file is stored
+// before a row references it, so that no referenced one is missing unless it was deleted since.
+// The manifest lists those deletions.
 func (d Deployment) write(ctx context.Context, file *os.File) (m Manifest, err error) {
 	snapshots := make([]*snapshot, 0, len(d.Databases))
 
@@ -122,7 +122,7 @@ func (d Deployment) write(ctx context.Context, file *os.File) (m Manifest, err e
 	return m, a.finish(m)
 }
 
-// rest writes what the records name. Workspaces come first: they change most.
+// rest writes the objects and files. Workspaces come first, because they change most.
 func (d Deployment) rest(ctx context.Context, a *archive) error {
 	for _, tree := range d.Trees {
 		d.Progress(tree.Name)

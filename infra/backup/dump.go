@@ -14,37 +14,37 @@ import (
 // databasePart starts the names of entries of databases.
 const databasePart = "database"
 
-// Database is one PostgreSQL database. Its tables are made by migrations, so that the
-// backup holds rows and no statements.
+// Database is one PostgreSQL database. Its tables are created by migrations, so the backup
+// contains rows only.
 type Database struct {
 	Name    string // in the backup, one segment
 	URL     string
 	Schemas []Schema
-	// Live is a query for the ids of what has files and objects; empty: there is none.
+	// Live is a query for the ids of rows with files and objects; empty: none.
 	Live string
-	// Restored are statements that are run after everything is in place. One that has $1
-	// is given the ids that went while the backup was written, as a text array.
+	// Restored are statements that run after the restore of all parts. A statement with $1
+	// receives the ids that were deleted during the backup, as a text array.
 	Restored []Statement
 }
 
 // Statement is run after a restore.
 type Statement struct {
 	SQL  string
-	Gone bool // it takes the ids that went
+	Gone bool // it receives the ids deleted during the backup
 }
 
-// Schema is one that migrations keep, with the table goose_db_version in it.
+// Schema is a schema that migrations maintain, with the table goose_db_version.
 type Schema struct {
 	Name   string
-	Newest int64 // version that this program knows
-	// Migrate brings the schema to a version.
+	Newest int64 // newest version of this program
+	// Migrate migrates the schema to a version.
 	Migrate func(ctx context.Context, url string, version int64) error
 }
 
 const versionTable = "goose_db_version"
 
-// chunk is the size of an entry of rows. They are split, because the size of an entry
-// stands before it, and a table may be larger than memory.
+// chunk is the size of an entry of rows, in bytes. Rows are split, because the size of an entry
+// precedes it, and a table can exceed memory.
 const chunk = 4 << 20
 
 // snapshot is the database at one moment.
@@ -73,7 +73,7 @@ func openSnapshot(ctx context.Context, db Database) (*snapshot, error) {
 	return s, nil
 }
 
-// connect never quotes the address, which holds a password.
+// connect connects without quoting the URL, which contains a password, in errors.
 func connect(ctx context.Context, db Database) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(db.URL)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *snapshot) begin(ctx context.Context) error {
 
 func (s *snapshot) close(ctx context.Context) { _ = s.conn.Close(context.WithoutCancel(ctx)) }
 
-// ids are those that Live lists.
+// ids returns the ids of the Live query.
 func (s *snapshot) ids(ctx context.Context, conn *pgx.Conn) (map[string]bool, error) {
 	if s.db.Live == "" {
 		return nil, nil
@@ -139,7 +139,7 @@ func (s *snapshot) write(ctx context.Context, a *archive) (Contents, error) {
 		}
 	}
 
-	// Sequences belong to no transaction: read last, they are behind every value in use.
+	// Sequences are not transactional: read last, they are past every value in use.
 	contents.Sequences, err = s.sequences(ctx)
 	if err == nil {
 		_, err = s.conn.Exec(ctx, `COMMIT`)
@@ -152,8 +152,7 @@ func (s *snapshot) write(ctx context.Context, a *archive) (Contents, error) {
 	return contents, nil
 }
 
-// contents lists the schemas and tables. A schema that does not exist is left out: its
-// service has never run.
+// contents lists the schemas and tables. A missing schema is skipped: its service has never run.
 func (s *snapshot) contents(ctx context.Context) (Contents, error) {
 	c := Contents{Schemas: map[string]int64{}, Gone: []string{}}
 
@@ -212,6 +211,7 @@ func listTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Table, er
 	return pgx.CollectRows(rows, pgx.RowToStructByName[Table])
 }
 
+// sequences returns the last value of each sequence of the schemas.
 func (s *snapshot) sequences(ctx context.Context) (map[string]int64, error) {
 	names := make([]string, 0, len(s.db.Schemas))
 	for _, schema := range s.db.Schemas {
@@ -274,7 +274,7 @@ func (s *snapshot) rows(ctx context.Context, a *archive, table Table) error {
 	return err
 }
 
-// chunks collects what is written into entries.
+// chunks splits written data into entries.
 type chunks struct {
 	a      *archive
 	dir    string
@@ -303,7 +303,7 @@ func (c *chunks) flush() error {
 	return err
 }
 
-// gone lists the ids that were there at the time of the records and are not now.
+// gone returns the ids that were live in the snapshot and are not now.
 func (s *snapshot) gone(ctx context.Context) ([]string, error) {
 	conn, err := connect(ctx, s.db)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// target is a tree that is being restored. Nothing is written outside of its directory:
-// os.Root refuses names and links that lead out of it.
+// target is a directory tree during a restore. os.Root rejects names and links that leave it.
 type target struct {
 	root *os.Root
-	// dirs get their modes and times at the end, when nothing is written below them.
+	// dirs are directories whose modes and times are set at the end, when their content is
+	// complete.
 	dirs []*tar.Header
 }
 
@@ -80,11 +80,11 @@ func (t *target) take(header *tar.Header, name, prefix string, body io.Reader) e
 	return nil
 }
 
-// remove makes place for an entry that the backup holds twice: the last one counts. It may
-// have been a directory before, as a branch that became one with a slash in its name.
+// remove deletes an earlier entry of the same name, possibly a directory, such as a branch before
+// one with a slash in its name: the last entry counts.
 func (t *target) remove(name string) error { return t.root.RemoveAll(name) }
 
-// removeFile makes place for a directory where the backup had something else before.
+// removeFile deletes an earlier entry that is not a directory.
 func (t *target) removeFile(name string) error {
 	info, err := t.root.Lstat(name)
 	if err != nil || info.IsDir() {
@@ -120,7 +120,7 @@ func (t *target) symlink(header *tar.Header) error {
 	return t.owner(header)
 }
 
-// owner gives an entry its owner, which only root can.
+// owner sets the owner of an entry, if the process is root.
 func (t *target) owner(header *tar.Header) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -130,7 +130,7 @@ func (t *target) owner(header *tar.Header) error {
 }
 
 func (t *target) attributes(header *tar.Header) error {
-	err := t.owner(header) // before the mode: a change of the owner takes bits away
+	err := t.owner(header) // before the mode: chown clears set-user-id bits
 	if err == nil {
 		err = t.root.Chmod(header.Name, header.FileInfo().Mode())
 	}
@@ -142,13 +142,13 @@ func (t *target) attributes(header *tar.Header) error {
 	return err
 }
 
-// close gives the directories their attributes, the deepest first.
+// close sets the attributes of the directories, the deepest first.
 func (t *target) close() error {
 	defer t.root.Close()
 
 	for _, header := range slices.Backward(t.dirs) {
 		if !t.isThere(header.Name) {
-			continue // something else took its place, or that of one above it, later
+			continue // it or a parent was replaced by another entry
 		}
 
 		if err := t.attributes(header); err != nil {
@@ -159,7 +159,7 @@ func (t *target) close() error {
 	return nil
 }
 
-// isThere reports whether a directory that was made is still one.
+// isThere reports whether a created directory still exists as a directory.
 func (t *target) isThere(dir string) bool {
 	info, err := t.root.Lstat(dir)
 	if err != nil {
@@ -169,8 +169,8 @@ func (t *target) isThere(dir string) bool {
 	return info.IsDir()
 }
 
-// keep writes a single file, which must not exist. Root gives it to the owner of its
-// directory: other services may run as that user and read it.
+// keep writes a single file, which must not exist. Root sets its owner to the owner of its
+// directory: other services can run as that user and read it.
 func (f File) keep(body io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o711); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (f File) keep(body io.Reader) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// ownedAs gives a file the owner of a directory.
+// ownedAs sets the owner of a file to the owner of a directory.
 func ownedAs(file *os.File, dir string) error {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {

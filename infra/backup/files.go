@@ -24,17 +24,17 @@ const filesPart = "files"
 type Tree struct {
 	Name string // in the backup, one segment
 	Dir  string
-	Skip []string // names directly below Dir that are not kept
+	Skip []string // names directly below Dir to skip
 }
 
-// File is one file. One that does not exist is left out.
+// File is one file. A missing file is skipped.
 type File struct {
 	Name string // in the backup, one segment
 	Path string
 }
 
-// walker reads a tree by descriptors of its directories and follows no link: a command
-// may replace what it reads at any moment.
+// walker reads a tree by descriptors of its directories and does not follow links: a command can
+// replace any entry at any moment.
 type walker struct {
 	ctx   context.Context
 	a     *archive
@@ -44,7 +44,7 @@ type walker struct {
 
 type inode struct{ dev, ino uint64 }
 
-// tree writes a tree. One that does not exist is left out.
+// tree writes a tree. A missing tree is skipped.
 func (a *archive) tree(ctx context.Context, t Tree) error {
 	fd, err := unix.Open(t.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -65,10 +65,10 @@ func (a *archive) tree(ctx context.Context, t Tree) error {
 	return nil
 }
 
-// attempts bound how often a git repository is read again that is being repacked.
+// attempts is the maximum number of reads of a git repository that is being repacked.
 const attempts = 5
 
-// directory writes a directory with what is in it, and closes its descriptor.
+// directory writes a directory recursively, and closes its descriptor.
 func (w *walker) directory(fd int, name string, top bool) error {
 	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
@@ -116,7 +116,7 @@ func (w *walker) directory(fd int, name string, top bool) error {
 // million of them.
 const maxConcurrentNames = 1000
 
-// eachName visits the names of a directory as it lists them, a bounded number at once.
+// eachName calls visit for the names of a directory in batches, unsorted.
 func eachName(dir *os.File, visit func(name string) error) error {
 	for {
 		names, err := dir.Readdirnames(maxConcurrentNames)
@@ -148,12 +148,12 @@ func isRepository(fd int) bool {
 	return true
 }
 
-// ofRepository come last in a git repository, in this order. So each reference that is
-// kept has its objects: loose references come first, then packed ones, then objects.
+// ofRepository are read last in a git repository, in this order, so that every stored reference
+// has its objects: loose references first, then packed references, then objects.
 var ofRepository = []string{"packed-refs", "objects"}
 
-// ordered visits the names of a directory. Names of a git repository that are not there
-// are visited too.
+// ordered visits the names of a directory, for a git repository in a fixed order and including
+// missing names.
 func ordered(dir *os.File, repository bool, visit func(name string) error) error {
 	err := eachName(dir, func(name string) error {
 		if repository && slices.Contains(ofRepository, name) {
@@ -175,14 +175,14 @@ func ordered(dir *os.File, repository bool, visit func(name string) error) error
 	return nil
 }
 
-// packed stands for the packs of a repository.
+// packed is a fingerprint of the packs of a repository.
 type packed struct {
 	count int
 	names [sha256.Size]byte // the hashes of their names, joined by exclusive or
 }
 
-// packs reads which packs a repository has: when they change while it is read, objects
-// may have moved from what was not read yet to what was.
+// packs returns the packs of a repository: when they change during the read, objects may have
+// moved from unread to already read files.
 func packs(fd int, repository bool) (p packed) {
 	if !repository {
 		return packed{}
@@ -210,8 +210,8 @@ func packs(fd int, repository bool) (p packed) {
 	return p
 }
 
-// entry writes one entry of a directory. One that has gone in the meantime is left out, and so
-// are sockets, pipes and devices.
+// entry writes one entry of a directory. It skips entries deleted in the meantime, sockets, pipes
+// and devices.
 func (w *walker) entry(parent int, name, full string) error {
 	var stat unix.Stat_t
 
@@ -247,11 +247,12 @@ func (w *walker) below(parent int, name, full string) error {
 	return w.directory(fd, full, false)
 }
 
-// changed reports whether what was to be opened has been removed or replaced in the meantime.
+// changed reports whether an entry was removed or replaced before it was opened.
 func changed(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENXIO)
 }
 
+// file writes a regular file by a descriptor; it skips a file that was replaced in the meantime.
 func (w *walker) file(parent int, name, full string) error {
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if changed(err) {
@@ -294,7 +295,7 @@ func (w *walker) link(parent int, name, full string, stat *unix.Stat_t) error {
 
 	n, err := unix.Readlinkat(parent, name, target)
 	if errors.Is(err, unix.EINVAL) {
-		return nil // it is no link any more
+		return nil // it was replaced
 	}
 
 	if err != nil {
@@ -328,7 +329,7 @@ func (a *archive) file(f File) error {
 	return a.bytes(path.Join(filesPart, f.Name), content)
 }
 
-// Occupied refuses a target that holds anything.
+// Occupied returns an error for a target that is not empty.
 func Occupied(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -37,7 +37,7 @@ func (db Database) unused(ctx context.Context) error {
 	return nil
 }
 
-// known refuses contents that this program cannot restore.
+// known returns an error for contents that this program cannot restore.
 func (db Database) known(c Contents) error {
 	for name, version := range c.Schemas {
 		at := slices.IndexFunc(db.Schemas, func(s Schema) bool { return s.Name == name })
@@ -59,7 +59,7 @@ func (db Database) known(c Contents) error {
 	return nil
 }
 
-// migrate brings the schemas to the versions of the backup, or to the newest ones.
+// migrate migrates the schemas to the versions of the backup, or to the newest ones.
 func (db Database) migrate(ctx context.Context, c Contents, newest bool) error {
 	for _, schema := range db.Schemas {
 		version, kept := c.Schemas[schema.Name]
@@ -85,17 +85,17 @@ type load struct {
 	contents Contents
 	conn     *pgx.Conn
 	tx       pgx.Tx
-	later    []string // statements that make the database whole again
+	later    []string // statements that restore constraints and triggers
 
-	table  Table // the one that rows are written to
+	table  Table // current table
 	rows   *io.PipeWriter
 	copied chan struct{} // closed when its rows are in, or failed is set
 	failed error
 }
 
-// openLoad creates the schemas and empties what migrations have put into them. Foreign keys
-// and triggers wait until all rows are there, so that the order of the tables is free;
-// a role needs to own the tables for that, and to be no superuser.
+// openLoad creates the schemas and deletes the rows of migrations. Foreign keys and triggers are
+// dropped until all rows are restored, so that tables can be loaded in any order; this requires
+// the ownership of the tables, not a superuser.
 func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {
 	if err := db.migrate(ctx, c, false); err != nil {
 		return nil, err
@@ -129,6 +129,7 @@ func (l *load) close(ctx context.Context) {
 	_ = l.conn.Close(context.WithoutCancel(ctx))
 }
 
+// prepare empties the tables and drops foreign keys and triggers within the transaction.
 func (l *load) prepare(ctx context.Context) error {
 	names := make([]string, 0, len(l.contents.Schemas))
 	for name := range l.contents.Schemas {
@@ -158,8 +159,8 @@ func (l *load) prepare(ctx context.Context) error {
 	return execAll(ctx, l.tx, append(now, `TRUNCATE `+strings.Join(all, ", ")))
 }
 
-// suspend lists the statements that take foreign keys and triggers away, and those that
-// put them back.
+// suspend returns the statements that drop foreign keys and triggers, and the statements that
+// create them again.
 func suspend(ctx context.Context, tx pgx.Tx, schemas []string) (now, later []string, err error) {
 	rows, err := tx.Query(ctx, `
 		SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname),
@@ -229,7 +230,7 @@ func (l *load) beginTable(ctx context.Context, table Table) {
 
 		_, err := l.tx.Conn().PgConn().CopyFrom(ctx, from, `COPY `+table.identifier()+` (`+table.list()+`) FROM STDIN`)
 
-		_ = from.CloseWithError(err) // ends a write that the server does not take any more
+		_ = from.CloseWithError(err) // unblocks a write after the server has failed
 		l.failed = err
 	}()
 }
@@ -251,7 +252,7 @@ func (l *load) endTable() error {
 	return nil
 }
 
-// finish ends the transaction, and migrates what an older version wrote.
+// finish commits the transaction, and migrates data of an older version.
 func (l *load) finish(ctx context.Context) error {
 	if err := l.endTable(); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package backup writes the state of a deployment into one file, while the service
-// runs, and restores it into an empty place. It knows databases, a bucket and directory
-// trees, and must not know what any of them means: the caller names them.
+// Package backup writes the state of a deployment to one file, while the service runs, and
+// restores it to an empty deployment. It depends on databases, a bucket and directory trees, not
+// on their meaning: the caller lists them.
 package backup
 
 import (
@@ -24,13 +24,13 @@ const (
 	manifestName = "manifest.json"
 )
 
-// Head is the first entry: what a reader must know before it reads the rest.
+// Head is the first entry: the information that a reader needs first.
 type Head struct {
 	Format  int       `json:"format"`
 	Version string    `json:"version"` // of the program that wrote it
-	Time    time.Time `json:"time"`    // of the records: nothing in the backup is older
-	// Sealed is a known text under the encryption key of the deployment, so that a restore
-	// with another key is refused.
+	Time    time.Time `json:"time"`    // time of the database snapshot: nothing in the backup is older
+	// Sealed is a known text, encrypted with the deployment's key, so that a restore with another
+	// key is rejected.
 	Sealed []byte `json:"sealed,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type Manifest struct {
 	Databases map[string]Contents `json:"databases"`
 }
 
-// Part is one of the things that a backup holds, such as a database or a tree of files.
+// Part is a part of a backup, such as a database or a tree of files.
 type Part struct {
 	Name    string `json:"name"`
 	Entries int64  `json:"entries"`
@@ -52,13 +52,13 @@ type Part struct {
 	Digest string `json:"sha256"`
 }
 
-// Contents says what the backup holds of one database.
+// Contents describes the backup of one database.
 type Contents struct {
 	Schemas   map[string]int64 `json:"schemas"` // versions
 	Tables    []Table          `json:"tables"`
 	Sequences map[string]int64 `json:"sequences"` // last values
-	// Gone are the ids that Database.Live listed at the time of the records and did not at
-	// the end: what belongs to them may be missing from the backup.
+	// Gone are the ids that Database.Live returned at the snapshot but not at the end: their
+	// objects and files may be missing from the backup.
 	Gone []string `json:"gone"`
 }
 
@@ -98,7 +98,7 @@ func (h Head) check() error {
 	return nil
 }
 
-// tally collects what a part holds.
+// tally sums up the entries of a part.
 type tally struct {
 	Part
 	sum hash.Hash

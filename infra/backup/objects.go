@@ -13,8 +13,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// objectsPart starts the names of entries of objects. Their keys are records: they are no
-// names of files.
+// objectsPart is the prefix of object entries. Their keys are in records, because they are not
+// valid file names.
 const objectsPart = "objects"
 
 // Records of an entry in the extended format of tar.
@@ -31,7 +31,7 @@ type Bucket struct {
 	Name   string
 }
 
-// objects writes all objects of a bucket. One that is removed in the meantime is left out.
+// objects writes all objects of a bucket. Objects that are deleted in the meantime are skipped.
 func (a *archive) objects(ctx context.Context, b Bucket) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the listing
@@ -98,7 +98,7 @@ func missing(err error) bool {
 	return ok && answer.StatusCode == http.StatusNotFound
 }
 
-// empty refuses a bucket with objects, and makes it when it is missing.
+// empty returns an error for a bucket with objects, and creates a missing bucket.
 func (b Bucket) empty(ctx context.Context) error {
 	found, err := b.Client.BucketExists(ctx, b.Name)
 	if err != nil {
@@ -155,7 +155,7 @@ func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) err
 	return nil
 }
 
-// heldObject is the size up to which an object is read before it is sent: the client of the
-// store sends such a body again after a fault that may pass, and may continue reading it for a
-// moment after it has failed. It reads larger ones in parts, before it sends each.
+// heldObject is the maximum size of an object that is buffered before it is sent, in bytes: the
+// client of the store sends such a body again after a transient error, and can read it for a
+// moment after a failure. Larger objects are uploaded in buffered parts.
 const heldObject = 16 << 20

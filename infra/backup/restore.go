@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Checked is a backup that was read as a whole and found undamaged.
+// Checked is a verified backup.
 type Checked struct {
 	Manifest
-	// Key is the content of the file that Check was asked for; nil: the backup has none.
+	// Key is the content of the file requested from Check; nil: not in the backup.
 	Key []byte
 
 	path string
 }
 
-// Check reads a backup, and takes a small file out of it.
+// Check verifies a backup, and returns one small file of it.
 func Check(path, name string) (c Checked, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func Check(path, name string) (c Checked, err error) {
 	return c, err
 }
 
-// Restore writes the backup to a deployment that holds nothing.
+// Restore writes the backup to an empty deployment.
 func (c Checked) Restore(ctx context.Context, d Deployment) error {
 	if err := d.fits(ctx, c.Manifest); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c Checked) Restore(ctx context.Context, d Deployment) error {
 	return r.finish()
 }
 
-// fits refuses what would not be a restore into an empty place by the right program.
+// fits returns an error unless the deployment is empty and this program can restore the backup.
 func (d Deployment) fits(ctx context.Context, m Manifest) error {
 	for name, contents := range m.Databases {
 		db, err := d.database(name)
@@ -195,8 +195,8 @@ func (r *restore) take(header *tar.Header, body io.Reader) error {
 	return fmt.Errorf("the backup has %s, which this program does not know: use a newer program", header.Name)
 }
 
-// finish makes everything whole: directories get their attributes, the databases are
-// committed, and last the statements are run that follow a restore.
+// finish completes the restore: it sets the attributes of directories, commits the databases, and
+// runs the statements of Database.Restored.
 func (r *restore) finish() error {
 	for name, t := range r.trees {
 		if err := t.close(); err != nil {
