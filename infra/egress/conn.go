@@ -19,8 +19,8 @@ type tracked struct {
 	closing func() error
 }
 
-// track keeps a connection until it is closed; ended is called then. When the command
-// has ended already, it is closed at once.
+// track registers a connection until it is closed; ended is called then. If the command has
+// ended, the connection is closed immediately.
 func (c *Command) track(conn net.Conn, ended func()) net.Conn {
 	return c.keep(&tracked{Conn: conn}, ended)
 }
@@ -53,7 +53,7 @@ func (c *Command) keep(t *tracked, ended func()) net.Conn {
 
 func (t *tracked) Close() error { return t.closing() }
 
-// CloseWrite signals the other end that no more data comes.
+// CloseWrite sends a FIN.
 func (t *tracked) CloseWrite() error { return closeWrite(t.Conn) }
 
 func closeWrite(conn net.Conn) error {
@@ -64,8 +64,7 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// idle is a connection that fails once nothing has moved on it for a while, in
-// whatever direction.
+// idle is a connection that fails after a period without data in either direction.
 type idle struct {
 	net.Conn
 	limit time.Duration
@@ -83,7 +82,7 @@ func (i idle) Write(p []byte) (int, error) {
 
 func (i idle) CloseWrite() error { return closeWrite(i.Conn) }
 
-// peeked is a connection of which the beginning was read ahead.
+// peeked is a connection with data that was read ahead.
 type peeked struct {
 	net.Conn
 	in *bufio.Reader
@@ -93,7 +92,7 @@ func (p peeked) Read(b []byte) (int, error) { return p.in.Read(b) }
 
 func (p peeked) CloseWrite() error { return closeWrite(p.Conn) }
 
-// metered counts what goes through.
+// metered counts the bytes of a connection.
 type metered struct {
 	net.Conn
 	record *record
@@ -115,8 +114,8 @@ func (m metered) Write(p []byte) (int, error) {
 
 func (m metered) CloseWrite() error { return closeWrite(m.Conn) }
 
-// tunnel carries bytes both ways until both directions have ended or either failed,
-// and closes both connections.
+// tunnel copies bytes in both directions until both have ended or either failed, and closes both
+// connections.
 func tunnel(client, upstream net.Conn) {
 	var copying sync.WaitGroup
 

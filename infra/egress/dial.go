@@ -14,7 +14,7 @@ import (
 	"everloop/infra/netguard"
 )
 
-// refusal is a connection that may not be made.
+// refusal is the error of a forbidden connection.
 type refusal struct{ place, why string }
 
 func (r *refusal) Error() string {
@@ -47,8 +47,7 @@ func splitAddress(address string) (host string, port uint16, err error) {
 
 var errNoAddress = errors.New("the request names no host and port")
 
-// dial connects to a port of a host if the policy and the guard allow it, and
-// records what came of it.
+// dial connects to a port of a host if the policy and the guard allow it, and records the result.
 func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn, error) {
 	host, err := domain.CanonicalHost(named)
 	if err != nil {
@@ -97,7 +96,7 @@ func (c *Command) refuse(host string, port uint16, why string) error {
 	return &refusal{place(host, port), why}
 }
 
-// unreachable puts the failure of a connection into words without addresses.
+// unreachable describes the failure of a connection without addresses.
 func unreachable(ctx context.Context, err error) string {
 	unknown, dns := errors.AsType[*net.DNSError](err)
 
@@ -122,7 +121,7 @@ func place(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// shown returns a host as a command named it, made short and harmless.
+// shown returns a command's host, truncated and sanitised.
 func shown(host string) string {
 	host = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {

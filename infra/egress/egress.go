@@ -1,9 +1,9 @@
-// Package egress is the way of sandboxed commands into the network: a proxy for
-// HTTP, CONNECT and SOCKS5 that resolves names itself, holds each connection to the
-// policy of its session and to the guard of addresses, bounds and records it.
+// Package egress connects sandboxed commands to the network: a proxy for HTTP, CONNECT and SOCKS5
+// that resolves names itself, checks each connection against the policy of its session and the
+// address guard, and limits and records it.
 //
-// The package knows policies and listeners. It must not know sessions, tools or how
-// a sandbox is made.
+// The package depends on policies and listeners. It must not depend on sessions, tools or the
+// sandbox.
 package egress
 
 import (
@@ -34,9 +34,9 @@ type Config struct {
 	Guard    *netguard.Guard // which addresses may be connected to
 	Resolver *net.Resolver   // nil: the system's
 
-	PerCommand    int           // connections of one command at once; further ones wait
-	Total         int           // connections at once; further ones are answered 503
-	Idle          time.Duration // a connection on which nothing moves for so long is closed
+	PerCommand    int           // maximum concurrent connections of one command; further ones wait
+	Total         int           // maximum concurrent connections; further ones receive 503
+	Idle          time.Duration // idle timeout of a connection
 	HeaderTimeout time.Duration // in which a command must have sent its request's header
 	DialTimeout   time.Duration // for resolving and connecting
 }
@@ -58,7 +58,7 @@ func New(cfg Config) *Proxy {
 	return &Proxy{cfg: cfg, slots: make(chan struct{}, cfg.Total)}
 }
 
-// Policy reads what the session of a command may connect to at the moment.
+// Policy returns the current network policy of a command's session.
 type Policy func(ctx context.Context) (domain.NetworkPolicy, error)
 
 // Command is the proxy of one command.
@@ -81,8 +81,8 @@ type Command struct {
 	busy   sync.WaitGroup
 }
 
-// Open gives a command its proxy. The policy is read with the first connection and
-// then again every second, also for the connections that are open. Close must be called.
+// Open returns a command's proxy. It reads the policy with the first connection and then every
+// second, also for open connections. Close must be called.
 func (p *Proxy) Open(policy Policy) *Command {
 	c := &Command{
 		proxy: p, rules: rules{read: policy}, requests: newHandover(),
@@ -104,14 +104,14 @@ func (p *Proxy) Open(policy Policy) *Command {
 		ReadHeaderTimeout: p.cfg.HeaderTimeout,
 		IdleTimeout:       p.cfg.HeaderTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          noLog, // what a command sends is no fault of the service
+		ErrorLog:          noLog, // invalid requests of a command are not errors of the service
 	}
 
 	return c
 }
 
-// Serve takes the command's connections from a listener, which it closes, until
-// Close. It returns at once.
+// Serve accepts the command's connections from a listener, until Close, which closes the
+// listener. It does not block.
 func (c *Command) Serve(listener net.Listener) {
 	if !c.enter() {
 		_ = listener.Close()
@@ -131,8 +131,8 @@ func (c *Command) Serve(listener net.Listener) {
 // acceptPause is waited after a failed accept, as when descriptors have run out.
 const acceptPause = 100 * time.Millisecond
 
-// accept takes connections until the listener is closed. Those that have no place yet
-// wait with the kernel.
+// accept accepts connections until the listener is closed. Connections above the limit wait in
+// the kernel's queue.
 func (c *Command) accept(listener net.Listener) {
 	for {
 		select {
@@ -178,7 +178,7 @@ func (c *Command) welcome(conn net.Conn) {
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
 	"Too many connections of commands are open; try again later.\n"
 
-// admit counts a connection among those of all commands, or turns it away.
+// admit counts a connection against the total limit, or rejects it.
 func (c *Command) admit(conn net.Conn) (net.Conn, bool) {
 	select {
 	case c.proxy.slots <- struct{}{}:
@@ -213,7 +213,7 @@ func (c *Command) enter() bool {
 // Connections sums up the connections so far.
 func (c *Command) Connections() []domain.Connection { return c.store.list() }
 
-// Close ends all connections and gives what they came to. A nil Command had none.
+// Close closes all connections and returns their records. A nil Command has none.
 func (c *Command) Close() []domain.Connection {
 	if c == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// greet looks at the first byte of a connection and serves what it speaks.
+// greet detects the protocol by the first byte of a connection and serves it.
 func (c *Command) greet(client net.Conn) {
 	in := bufio.NewReader(client)
 	_ = client.SetReadDeadline(time.Now().Add(c.proxy.cfg.HeaderTimeout))
@@ -32,7 +32,7 @@ func (c *Command) greet(client net.Conn) {
 	c.requests.put(conn)
 }
 
-// serveHTTP answers one request of a command.
+// serveHTTP serves one request of a command.
 func (c *Command) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if !c.enter() {
 		return
@@ -82,7 +82,7 @@ func (c *Command) connect(w http.ResponseWriter, r *http.Request) {
 	tunnel(client, upstream)
 }
 
-// forward passes a request with a whole URL on.
+// forward forwards a request with an absolute URL.
 func (c *Command) forward(w http.ResponseWriter, r *http.Request) {
 	steady := steadyWriter{w, http.NewResponseController(w), c.proxy.cfg.Idle}
 	r.Body = steadyBody{r.Body, steady.control, steady.limit}
@@ -116,7 +116,7 @@ func answer(w http.ResponseWriter, err error) {
 
 func sentence(err error) string { return "Proxy of the sandbox: " + err.Error() + "." }
 
-// steadyWriter fails once a command has taken nothing of its answer for a while.
+// steadyWriter fails when the command does not read its response for a while.
 type steadyWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -131,7 +131,7 @@ func (s steadyWriter) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (s steadyWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// steadyBody fails once a command has sent nothing of its request for a while.
+// steadyBody fails when the command does not send its request for a while.
 type steadyBody struct {
 	io.ReadCloser
 	control *http.ResponseController

@@ -26,8 +26,8 @@ type record struct {
 	sent, received atomic.Int64
 }
 
-// note counts a connection and gives the record for its bytes. The places beyond
-// the bound share one for each decision.
+// note counts a connection and returns the record for its bytes. Destinations beyond the limit
+// share one record per decision.
 func (r *records) note(host string, port uint16, decision domain.NetworkDecision, reason string) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *records) note(host string, port uint16, decision domain.NetworkDecision
 	return known
 }
 
-// list gives the records in the order in which their places were first named.
+// list returns the records in the order of the first connection to each destination.
 func (r *records) list() []domain.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"everloop/domain"
 )
 
-// policyFor is how long a policy counts once it was read: half of the two seconds in which
-// docs/network.md promises that a change takes effect.
+// policyFor is the maximum age of a cached policy: half of the two seconds that docs/network.md
+// specifies for a change.
 const policyFor = time.Second
 
-// rules keep the policy of a command, so that a rule which is added or removed while
-// it runs counts soon, and not every connection reads them.
+// rules caches the policy of a command, so that changes take effect soon and not every connection
+// reads it.
 type rules struct {
 	read Policy
 
@@ -40,9 +40,9 @@ func (r *rules) policy(ctx context.Context) (domain.NetworkPolicy, error) {
 	return policy, nil
 }
 
-// watch closes the connections that the policy no longer allows, until the command ends.
-// Those of a pool are closed like those of a tunnel. A policy that cannot be read closes
-// none: it allows no new connection in the meantime.
+// watch closes the connections that the policy no longer allows, until the command ends, both
+// pooled connections and tunnels. An unreadable policy closes none; no new connection is allowed
+// in the meantime.
 func (c *Command) watch() {
 	ticker := time.NewTicker(policyFor)
 	defer ticker.Stop()

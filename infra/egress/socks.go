@@ -24,7 +24,7 @@ const (
 	socksNoAddress  = 8
 )
 
-// serveSOCKS answers one connection that speaks SOCKS5, to its end.
+// serveSOCKS serves one SOCKS5 connection until its end.
 func (c *Command) serveSOCKS(client net.Conn) {
 	_ = client.SetDeadline(time.Now().Add(c.proxy.cfg.HeaderTimeout))
 
@@ -101,6 +101,7 @@ func socksRequest(client io.ReadWriter) (host string, port uint16, code byte, er
 	return socksAddress(client, request[3])
 }
 
+// socksAddress reads the destination of a SOCKS5 request. code is the reply code of an error.
 func socksAddress(client io.Reader, kind byte) (host string, port uint16, code byte, err error) {
 	size := 0
 

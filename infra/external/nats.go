@@ -26,8 +26,8 @@ type NATS struct {
 	Creds, CAFile, Cert string // paths of files; empty: not used
 }
 
-// Options gives the options of the connection. Errors name every wrong setting and
-// hold no secret.
+// Options returns the options of the connection. Errors name every invalid setting and contain no
+// secret.
 func (n NATS) Options() ([]nats.Option, error) {
 	options := []nats.Option{nats.Name("everloop"), nats.MaxReconnects(-1)}
 
@@ -62,8 +62,8 @@ func (n NATS) Options() ([]nats.Option, error) {
 	return options, errors.Join(faults...)
 }
 
-// addresses checks the URL, which may be a list of the servers of a cluster. It is
-// not quoted: it may hold a password.
+// addresses checks the URL, which can be a list of the servers of a cluster. Errors do not quote
+// it, because it can contain a password.
 func (n NATS) addresses() error {
 	for address := range strings.SplitSeq(n.URL, ",") {
 		address = strings.TrimSpace(address)
@@ -125,7 +125,7 @@ func certPool(variable, path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ProbeNATS connects to the server and asks it for JetStream.
+// ProbeNATS connects to the server and checks JetStream.
 func ProbeNATS(ctx context.Context, url string, options []nats.Option) domain.CheckResult {
 	connection, err := nats.Connect(url, append(slices.Clone(options), nats.Timeout(probeTime), nats.NoReconnect())...)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"everloop/domain"
 )
 
-// Objects gives the transport to an S3 server whose certificate is signed by the CA
-// in a file; nil, the client's own, without one.
+// Objects returns a transport to an S3 server whose certificate is signed by the CA in a file;
+// nil without a file: the client's default.
 func Objects(useTLS bool, caFile string) (http.RoundTripper, error) {
 	if caFile == "" {
 		return nil, nil
@@ -38,14 +38,14 @@ func Objects(useTLS bool, caFile string) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// S3 says where the objects are.
+// S3 contains the address, bucket and credentials of the object store.
 type S3 struct {
 	Endpoint, Bucket, AccessKey, SecretKey string
 	UseTLS                                 bool
 	Transport                              http.RoundTripper
 }
 
-// Probe looks for the bucket, and does not create it.
+// Probe checks that the bucket exists; it does not create it.
 func (s S3) Probe(ctx context.Context) domain.CheckResult {
 	c, err := minio.New(s.Endpoint, &minio.Options{
 		Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, ""), Secure: s.UseTLS, Transport: s.Transport, MaxRetries: 1,

@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errPooled refuses a pooler that takes away what sessions of PostgreSQL are for.
+// errPooled rejects a pooler that does not preserve sessions of PostgreSQL.
 var errPooled = errors.New("DATABASE_URL leads to a pooler that does not keep sessions apart, such as PgBouncer " +
 	"with transaction pooling: use the address of PostgreSQL itself, or a pool with pool_mode = session " +
 	"that passes startup parameters on")
 
-// CheckPooling returns an error when a pooler in front of the database drops the parameters
-// of connections, or gives two connections the same session: plans would read tables whole,
-// and locks of sessions, by which one process leads, would have two holders.
+// CheckPooling returns an error when a pooler in front of the database drops the parameters of
+// connections, or assigns two connections the same session: plans would scan whole tables, and
+// session locks, which elect a leader, would have two owners.
 func CheckPooling(ctx context.Context, url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -47,12 +47,14 @@ func CheckPooling(ctx context.Context, url string) error {
 	return nil
 }
 
-// session is a connection and the server's process behind it.
+// session is a connection and the server process of it.
 type session struct {
 	pid   uint32
 	close func()
 }
 
+// openSession connects, and returns the server's process id and whether a parameter of the
+// connection arrived.
 func openSession(ctx context.Context, config *pgx.ConnConfig) (s session, err error) {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil && strings.Contains(err.Error(), "unsupported startup parameter") {

@@ -13,13 +13,13 @@ import (
 	"everloop/internal/pgprograms"
 )
 
-// clockSpread is how far the clocks of two machines may differ. The age of an event, by the
-// clock of its process, decides how another process publishes it: from a difference of 45 s,
-// events can come twice.
+// clockSpread is the maximum clock difference of two machines. The age of an event, by the clock
+// of its process, decides how another process publishes it: from a difference of 45 s, events can
+// be duplicated.
 const clockSpread = 2 * time.Second
 
-// ProbePostgres asks the server of a URL for its version. The URL is never repeated: it
-// holds a password. clock is not nil when the server's differs from this machine's.
+// ProbePostgres requests the version of a server. Results do not contain the URL, which has a
+// password. clock is set when the server's clock differs from this machine's.
 func ProbePostgres(ctx context.Context, url string) (server domain.CheckResult, clock *domain.CheckResult) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -22,7 +22,7 @@ func passed(message string) domain.CheckResult {
 	return domain.CheckResult{Status: domain.CheckOK, Message: message}
 }
 
-// Cause returns the innermost error: the outer ones repeat addresses, which may hold secrets.
+// Cause returns the innermost error: outer errors repeat addresses, which can contain secrets.
 func Cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return "no answer in time"

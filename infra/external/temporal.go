@@ -1,8 +1,7 @@
-// Package external reaches engines that are operated elsewhere. It makes the options of
-// their clients (TLS, client certificates and credentials), reading the files that
-// settings name, so that every fault is known before anything connects; PostgreSQL's URL
-// says all of that by itself. And it probes them for `everloop doctor`: a probe changes
-// nothing and repeats no secret.
+// Package external configures the clients of external engines. It builds their options (TLS,
+// client certificates and credentials) and reads the files that settings name, so that every
+// invalid setting is reported before a connection; PostgreSQL's URL contains all of this itself.
+// It also probes the engines for `everloop doctor`: a probe changes nothing and prints no secret.
 package external
 
 import (
@@ -23,9 +22,9 @@ import (
 	"everloop/domain"
 )
 
-// Temporal gives the options of a client, from the TEMPORAL_… variables of Temporal's
-// own tools. A configuration file is read only when TEMPORAL_CONFIG_FILE or
-// TEMPORAL_PROFILE is set. The address and the namespace are left to the caller.
+// Temporal returns the options of a client, from the TEMPORAL_… variables of Temporal's own
+// tools. A configuration file is read only when TEMPORAL_CONFIG_FILE or TEMPORAL_PROFILE is set.
+// The caller sets the address and the namespace.
 func Temporal(env envconfig.EnvLookup) (client.Options, error) {
 	set := nonEmpty{env}
 
@@ -50,8 +49,8 @@ func Temporal(env envconfig.EnvLookup) (client.Options, error) {
 	return options, errors.Join(faults...)
 }
 
-// nonEmpty hides variables that are set to nothing, as container managers set them:
-// the library takes an empty path of a certificate for the wish to use TLS.
+// nonEmpty hides variables with empty values, which container managers set: the library would
+// enable TLS for an empty certificate path.
 type nonEmpty struct{ env envconfig.EnvLookup }
 
 // LookupEnv implements envconfig.EnvLookup.
@@ -75,8 +74,8 @@ func readFile(variable, path string) ([]byte, error) {
 	return content, nil
 }
 
-// ProbeTemporal connects to the server and asks for the namespace of the options. When
-// all is well, further looks at more through the same connection.
+// ProbeTemporal connects to the server and requests the namespace of the options. On success,
+// further runs additional checks with the same connection.
 func ProbeTemporal(ctx context.Context, options client.Options, further func(context.Context, client.Client)) domain.CheckResult {
 	ctx, cancel := context.WithTimeout(ctx, 2*probeTime)
 	defer cancel()

@@ -15,7 +15,7 @@ type exceptions struct {
 	hosts    map[string]bool
 	suffixes []string // ".corp.example" for *.corp.example
 	networks []netip.Prefix
-	// What is allowed by its port, with the beginning of the paths: "" for all.
+	// Exceptions with a port, with prefixes of paths: "" for all.
 	named  map[string][]string // by host:port
 	places map[netip.AddrPort][]string
 }
@@ -31,6 +31,7 @@ func parseExceptions(list []string) (exceptions, error) {
 	return e, nil
 }
 
+// add parses one exception: a host, host:port, host:port/path/, *.domain or a network.
 func (e *exceptions) add(entry string) error {
 	if entry == "" {
 		return nil
@@ -96,7 +97,7 @@ func unbracketed(s string) string {
 	return s
 }
 
-// isName reports whether s looks like a host name in lower-case ASCII.
+// isName reports whether s has the form of a host name in lower-case ASCII.
 func isName(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }

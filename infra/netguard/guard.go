@@ -1,7 +1,6 @@
-// Package netguard decides which network addresses may be connected to for a
-// model, a page or a user who named them: the public Internet, and what an
-// operator allows besides. It is asked at connect time with the address that a
-// name resolved to, and knows nothing of what the connection is for.
+// Package netguard decides which network addresses may be connected to on behalf of a model, a
+// page or a user: the public Internet, and an operator's exceptions. It is called at connect time
+// with the resolved address, and does not depend on the purpose of the connection.
 package netguard
 
 import (
@@ -17,7 +16,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Refusal says in words why a connection is refused.
+// Refusal is the error of a refused connection, with a reason.
 type Refusal struct{ reason string }
 
 func (r *Refusal) Error() string { return r.reason }
@@ -30,12 +29,11 @@ type Guard struct {
 	own        map[uint16]bool
 }
 
-// New returns a new Guard. allow lists what may be reached although it is not public:
-// "host", "host:port", "host:port/path/", "*.domain", a network as 10.1.0.0/16; an
-// address may stand for a host. A name admits whatever address it has, a path what
-// lies below it. own lists where this service itself listens, as host:port: these
-// are reached only when allow names the port too. An entry that is not understood
-// is an error.
+// New returns a new Guard. allow lists exceptions that are allowed although they are not public:
+// "host", "host:port", "host:port/path/", "*.domain", or a network such as 10.1.0.0/16; host can
+// be an address. A name allows all addresses that it resolves to, a path everything below it. own
+// lists the host:port addresses on which this service listens: they are allowed only by an
+// exception with the port. New returns an error for an invalid entry.
 func New(allow, own []string) (*Guard, error) {
 	g := &Guard{}
 
@@ -49,9 +47,8 @@ func New(allow, own []string) (*Guard, error) {
 	return g, err
 }
 
-// forbidden networks with the words for them. What is not listed and is no
-// public unicast address of version 6 is forbidden too. IANA's registries of
-// special-purpose addresses are the source.
+// forbidden contains forbidden networks with their descriptions, from IANA's registries of
+// special-purpose addresses. IPv6 addresses outside publicUnicast are forbidden, too.
 var forbidden = []struct {
 	network netip.Prefix
 	what    string
@@ -61,7 +58,7 @@ var forbidden = []struct {
 	{netip.MustParsePrefix("100.64.0.0/10"), "a carrier's private address"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
 	{netip.MustParsePrefix("168.63.129.16/32"), "a metadata service of a cloud"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"}, // metadata services too
+	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"}, // includes metadata services
 	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
 	{netip.MustParsePrefix("192.0.2.0/24"), "a reserved address"},
@@ -85,11 +82,10 @@ var forbidden = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
 }
 
-// publicUnicast is all of version 6 that is given out to the public so far.
+// publicUnicast contains all IPv6 unicast addresses that are allocated to the public so far.
 var publicUnicast = netip.MustParsePrefix("2000::/3")
 
-// notPublic says in words why an address is none of the public Internet; empty
-// when it is one.
+// notPublic describes why an address is not public; empty: it is.
 func notPublic(addr netip.Addr) string {
 	if addr.Zone() != "" {
 		return "a link-local address"
@@ -109,10 +105,9 @@ func notPublic(addr netip.Addr) string {
 	return ""
 }
 
-// Control returns the Control function of a net.Dialer that connects to host for a
-// request of path; an empty path is below no allowed one. It runs for every address
-// that is tried, between resolution and connection, so that a name whose address
-// changes gains nothing.
+// Control returns the Control function of a net.Dialer that connects to host for a request of
+// path; an empty path matches no exception with a path. It runs for every dialled address,
+// between resolution and connection, so that DNS rebinding has no effect.
 func (g *Guard) Control(host, path string) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -134,15 +129,15 @@ func (g *Guard) Check(host string, to netip.AddrPort, path string) error {
 	return checkPort(host, to.Port())
 }
 
-// CheckAddress is Check for a caller that has rules of its own about ports.
+// CheckAddress is Check for a caller with its own rules for ports.
 func (g *Guard) CheckAddress(host string, to netip.AddrPort) error {
 	_, err := g.check(host, to, "")
 	return err
 }
 
-// CheckName returns a *Refusal when a host is refused whatever address it has: it is an
-// address itself, the name of this machine, or a name that the public DNS does not have.
-// It looks nothing up, because a lookup would already send the name to its owner.
+// CheckName returns a *Refusal when a host is refused for all its possible addresses: it is a
+// forbidden address, the name of this machine, or a name outside the public DNS. It does not
+// resolve the name, because a lookup would already send it to its owner.
 func (g *Guard) CheckName(host string, port uint16, path string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return g.Check(host, netip.AddrPortFrom(addr, port), path)
@@ -211,7 +206,7 @@ func publicName(host string) bool {
 	return at > 0 && top != "" && (top[0] < '0' || top[0] > '9') && !slices.Contains(notPublicDomains, top)
 }
 
-// check judges the address; named: the operator allows it, whatever its port.
+// check checks the address; named: an exception allows it, on any port.
 func (g *Guard) check(host string, to netip.AddrPort, path string) (named bool, err error) {
 	addr, port := to.Addr().Unmap(), to.Port()
 	if g.exceptions.exactly(host, addr, port, path) {
@@ -238,8 +233,7 @@ func (g *Guard) check(host string, to netip.AddrPort, path string) (named bool, 
 	return false, nil
 }
 
-// checkPort keeps to ports where web servers are: what other services take for
-// their own protocol is not sent to them.
+// checkPort allows only the ports of web servers, so that requests cannot reach other protocols.
 func checkPort(host string, port uint16) error {
 	if port == 80 || port == 443 || port >= 1024 {
 		return nil
@@ -248,8 +242,7 @@ func checkPort(host string, port uint16) error {
 	return refusef("port %d of %s is not one for web pages", port, host)
 }
 
-// ofThisMachine reports whether the address is one of this machine's own, public
-// ones included.
+// ofThisMachine reports whether the address belongs to this machine, including public addresses.
 func ofThisMachine(addr netip.Addr) bool {
 	if addr.IsLoopback() || addr.IsUnspecified() {
 		return true

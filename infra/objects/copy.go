@@ -9,8 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// CopyPrefix gives everything below a prefix a second time below another one.
-// Doing it again changes nothing.
+// CopyPrefix copies all objects below a prefix to another prefix. It is idempotent.
 func (s *Store) CopyPrefix(ctx context.Context, from, to string) error {
 	for object := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: from, Recursive: true}) {
 		if object.Err != nil {
@@ -26,7 +25,7 @@ func (s *Store) CopyPrefix(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// Keys lists what is kept below a prefix.
+// Keys lists the keys below a prefix.
 func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 
@@ -41,7 +40,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// PutImage keeps a picture of a session's messages under its name.
+// PutImage stores a picture of a session's messages under its name.
 func (s *Store) PutImage(ctx context.Context, sessionID domain.SessionID, name, mime string, data []byte) error {
 	return s.put(ctx, imagePrefix(sessionID)+name, mime, data)
 }

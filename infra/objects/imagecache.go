@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultImageCache is how many bytes of encoded pictures a worker keeps.
+// DefaultImageCache is the default size of a worker's cache of encoded pictures, in bytes.
 const DefaultImageCache = 32 << 20
 
 const imageTimeout = time.Minute
 
-// ImageCache keeps pictures as data URLs for the model calls that send them again
-// and again. A picture's name holds the hash of its content, so what is cached is
-// never out of date. The least recently used pictures make place for new ones.
+// ImageCache caches pictures as data URLs for model calls that send them repeatedly. A picture's
+// name contains the hash of its content, so entries never become stale. The least recently used
+// pictures are evicted.
 type ImageCache struct {
 	load   func(ctx context.Context, key string) (string, error)
 	most   int
@@ -30,20 +30,20 @@ type ImageCache struct {
 
 type cachedImage struct{ key, url string }
 
-// NewImageCache caches what load gives, up to so many bytes.
+// NewImageCache returns a cache of the results of load with at most most bytes.
 func NewImageCache(load func(ctx context.Context, key string) (string, error), most int) *ImageCache {
 	return &ImageCache{load: load, most: most, byKey: map[string]*list.Element{}, recent: list.New()}
 }
 
-// DataURL gives a picture as a data URL. Callers at the same time share one
-// request, which none of them can cancel for the others. A failure is not kept.
+// DataURL returns a picture as a data URL. Concurrent callers share one request, which a caller's
+// context does not cancel. Failures are not cached.
 func (c *ImageCache) DataURL(ctx context.Context, key string) (string, error) {
 	if url, cached := c.get(key); cached {
 		return url, nil
 	}
 
 	done := c.flight.DoChan(key, func() (any, error) {
-		if url, cached := c.get(key); cached { // it came in between
+		if url, cached := c.get(key); cached { // another caller has cached it in between
 			return url, nil
 		}
 
@@ -83,7 +83,7 @@ func (c *ImageCache) get(key string) (url string, cached bool) {
 	return e.Value.(cachedImage).url, true
 }
 
-// put keeps a picture, if it leaves place for others.
+// put caches a picture, unless it would take too much of the cache.
 func (c *ImageCache) put(key, url string) {
 	if len(url) > c.most/2 {
 		return

@@ -16,8 +16,8 @@ import (
 	"everloop/domain/speech"
 )
 
-// Keep stores the picture of a data URL and gives the reference by which messages name it.
-// Whatever else it is, is refused: an address of the web is fetched before.
+// Keep stores the picture of a data URL and returns the reference for messages. Other URLs are
+// rejected: web addresses must be fetched before.
 func (s *Store) Keep(ctx context.Context, sessionID domain.SessionID, address string) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
 		return s.kept(ctx, sessionID, string(owner), name, badImage, "image/")
@@ -39,7 +39,7 @@ func (s *Store) Keep(ctx context.Context, sessionID domain.SessionID, address st
 	return s.keepAttachment(ctx, sessionID, mime, data)
 }
 
-// KeepAudio is Keep for a recording, of at most so many bytes. Its format is found by its
+// KeepAudio is Keep for a recording of at most most bytes. It detects the format from the
 // content.
 func (s *Store) KeepAudio(ctx context.Context, sessionID domain.SessionID, address string, most int) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
@@ -63,7 +63,7 @@ func (s *Store) KeepAudio(ctx context.Context, sessionID domain.SessionID, addre
 	return s.keepAttachment(ctx, sessionID, format.MIME, data)
 }
 
-// Recording returns a kept recording.
+// Recording returns a stored recording.
 func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, error) {
 	data, mime, err := s.get(ctx, key)
 	if err != nil {
@@ -118,8 +118,8 @@ func decodeDataURL(address string, bad func(string) error) (mime string, data []
 	return mime, data, nil
 }
 
-// kept gives the object of an attachment that a message of the same session has shown
-// already, as a rewound message does when it is sent again.
+// kept returns the object of an attachment that an earlier message of the same session contains,
+// such as a rewound message that is sent again.
 func (s *Store) kept(
 	ctx context.Context,
 	sessionID domain.SessionID,
@@ -165,7 +165,7 @@ func imagePrefix(sessionID domain.SessionID) string {
 	return "images/" + string(sessionID) + "/"
 }
 
-// DataURL returns a kept picture as a data URL.
+// DataURL returns a stored picture as a data URL.
 func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
 	data, mime, err := s.get(ctx, key)
 	if err != nil {
@@ -175,8 +175,7 @@ func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
 	return "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
-// Image gives a picture of a session's messages by the last part of its
-// reference.
+// Image returns a picture of a session's messages by the last part of its reference.
 func (s *Store) Image(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error) {
 	return s.get(ctx, imagePrefix(sessionID)+path.Base(name))
 }

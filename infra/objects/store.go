@@ -1,5 +1,5 @@
-// Package objects keeps large things in S3: pictures of messages and events too
-// large for the log. It knows buckets and keys, not what is in them.
+// Package objects stores large data in S3: pictures of messages and events too large for the log.
+// It depends on buckets and keys, not on the content of objects.
 package objects
 
 import (
@@ -16,8 +16,8 @@ import (
 	"everloop/domain"
 )
 
-// Config says where the objects are (S3_ENDPOINT and
-// its companions in docs/configuration.md).
+// Config is the configuration of the object store (S3_ENDPOINT and related settings in
+// docs/configuration.md).
 type Config struct {
 	Endpoint  string // host:port
 	Bucket    string
@@ -25,7 +25,7 @@ type Config struct {
 	SecretKey string
 	UseTLS    bool
 	Transport http.RoundTripper // how the server is reached; nil: as the library does
-	// Room fails while there is no room for attachments; nil: there is always.
+	// Room returns an error when there is no space for attachments; nil: no limit.
 	Room func() error
 }
 
@@ -37,7 +37,7 @@ type Store struct {
 	room   func() error
 }
 
-// Open connects to the bucket and makes it when it is missing.
+// Open connects to the bucket and creates it when missing.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client, err := minio.New(cfg.Endpoint, &minio.Options{
 		Creds: credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""), Secure: cfg.UseTLS, Transport: cfg.Transport,
@@ -72,7 +72,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// Put keeps data under a key, over whatever was there.
+// Put stores data under a key and overwrites an existing object.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 	return s.put(ctx, key, "application/octet-stream", data)
 }
@@ -93,7 +93,7 @@ func (s *Store) put(ctx context.Context, key, contentType string, data []byte) e
 	return nil
 }
 
-// Get returns what is kept under a key.
+// Get returns the object of a key.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, _, err := s.get(ctx, key)
 	return data, err
@@ -140,14 +140,13 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// GetRange returns length bytes of what is kept under a key, from offset on; fewer
-// where it ends before.
+// GetRange returns length bytes of an object from offset; fewer at its end.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	options := minio.GetObjectOptions{}
 	if err := options.SetRange(offset, offset+length-1); err != nil {
 		return nil, err
 	}
-	// Not GetObject, which asks a second time for the size.
+	// Client.GetObject would send a second request for the size.
 	body, _, _, err := (&minio.Core{Client: s.client}).GetObject(ctx, s.bucket, key, options)
 	if err != nil {
 		return nil, readFault(err)

@@ -8,7 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// Store keeps sealed buckets.
+// Store stores sealed buckets.
 type Store interface {
 	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
 	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error
@@ -18,11 +18,11 @@ type Store interface {
 	AllowSecrets(ctx context.Context, session domain.Session) (bool, error)
 }
 
-// Buckets keeps users' environment buckets encrypted at rest.
+// Buckets stores users' environment buckets encrypted at rest.
 type Buckets struct {
 	Store  Store
 	Box    *Box
-	Recent *Recent // nil: what tools get is read for each of them
+	Recent *Recent // nil: the buckets are read for every tool
 }
 
 // List returns the user's buckets, all of them when none is named.
@@ -63,7 +63,7 @@ func (b Buckets) Get(ctx context.Context, userID, bucket string) (domain.EnvBuck
 	return found[0], nil
 }
 
-// Set keeps a bucket's environment in place of the one before.
+// Set replaces a bucket's environment.
 func (b Buckets) Set(ctx context.Context, userID string, bucket domain.EnvBucket) error {
 	text, err := json.Marshal(bucket.Env)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// recentFor is how long the buckets that a tool was given are used for others.
+	// recentFor is the maximum age of cached buckets.
 	recentFor = 5 * time.Second
-	// maxRecent bounds what is kept, in sets of buckets.
+	// maxRecent is the maximum number of cached sets of buckets.
 	maxRecent = 1000
 )
 
-// Recent keeps the buckets that tools were given for a moment, so that the tools of a
-// loop do not read them each. A change in this process ends that at once, one in
-// another process after recentFor.
+// Recent caches the buckets of tools for a moment, so that the tools of a loop do not read them
+// each. A change in this process takes effect immediately, a change in another process after
+// recentFor.
 type Recent struct {
 	mu      sync.Mutex
 	kept    map[recentKey]recentBuckets
@@ -31,7 +31,7 @@ type recentBuckets struct {
 	until   time.Time
 }
 
-// NewRecent returns one that holds nothing.
+// NewRecent returns a new, empty Recent.
 func NewRecent() *Recent { return &Recent{kept: map[recentKey]recentBuckets{}} }
 
 // use returns the named buckets of a user, from the cache or the store.
@@ -68,7 +68,7 @@ func (r *Recent) use(userID string, names []string, read func() ([]domain.EnvBuc
 	return buckets, err
 }
 
-// forget ends the use of all that is kept: a bucket was changed.
+// forget clears the cache: a bucket was changed.
 func (r *Recent) forget() {
 	if r == nil {
 		return

@@ -1,5 +1,5 @@
-// Package secrets seals what is kept but must not be read where it is kept: the
-// values of environment buckets and the like. It knows keys and bytes only.
+// Package secrets encrypts values at rest, such as environment buckets. It depends on keys and
+// bytes only.
 package secrets
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// minKey is the least that a configured key may hold, in bytes.
+// minKey is the minimum length of a configured key, in bytes.
 const minKey = 32
 
 // ErrUnreadable reports that a sealed value was sealed with another key or for
@@ -27,7 +27,7 @@ var ErrUnreadable = errors.New("the value was sealed with another key")
 // Box seals and opens values with AES-256-GCM.
 type Box struct{ aead cipher.AEAD }
 
-// NewBox makes a box of a key of at least 32 bytes, as text of any form.
+// NewBox returns a Box with a key of at least 32 bytes, in any text form.
 func NewBox(key string) (*Box, error) {
 	if key = strings.TrimSpace(key); len(key) < minKey {
 		return nil, fmt.Errorf("the encryption key holds %d characters, at least %d are needed", len(key), minKey)
@@ -48,7 +48,7 @@ func NewBox(key string) (*Box, error) {
 	return &Box{aead}, err
 }
 
-// KeyFile returns the key kept in a file, made with mode 0600 at the first call.
+// KeyFile returns the key in a file, which it creates with mode 0600 when missing.
 func KeyFile(path string) (string, error) {
 	kept, err := os.ReadFile(path)
 	if err == nil {
@@ -89,8 +89,7 @@ func KeyFile(path string) (string, error) {
 	return key, err
 }
 
-// Seal encrypts a value for one purpose: what was sealed for another does not
-// open.
+// Seal encrypts a value for one purpose; Open needs the same purpose.
 func (b *Box) Seal(purpose string, value []byte) ([]byte, error) {
 	nonce := make([]byte, b.aead.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
@@ -100,7 +99,7 @@ func (b *Box) Seal(purpose string, value []byte) ([]byte, error) {
 	return b.aead.Seal(nonce, nonce, value, []byte(purpose)), nil
 }
 
-// Open decrypts what Seal made; ErrUnreadable when it cannot.
+// Open decrypts a sealed value, or returns ErrUnreadable.
 func (b *Box) Open(purpose string, sealed []byte) ([]byte, error) {
 	size := b.aead.NonceSize()
 	if len(sealed) < size {

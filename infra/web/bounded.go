@@ -8,7 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// bounded sends what may be sent, and bounds what comes back.
+// bounded checks requests and limits responses.
 type bounded struct {
 	client *Client
 	next   http.RoundTripper
@@ -28,13 +28,13 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One byte more than Fetch reads, so that it can distinguish full from too long.
+	// One byte more than Fetch reads, so that it can distinguish a full body from a too long one.
 	res.Body = &boundedBody{ReadCloser: res.Body, left: b.client.cfg.MaxBody + 1}
 
 	return res, nil
 }
 
-// boundedBody fails once too much was read, whatever was announced.
+// boundedBody fails after too much data, regardless of Content-Length.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

@@ -15,7 +15,7 @@ import (
 	"everloop/activities/tools"
 )
 
-// form says what can be done with a type of content.
+// form is the handling of a content type.
 type form int
 
 const (
@@ -80,9 +80,8 @@ func (c *Client) convert(ctx context.Context, body []byte, declared string, at *
 	return c.markdown(ctx, content, at, page)
 }
 
-// decode returns the content as valid UTF-8: JSON always is that, and so is taken
-// what does not say its encoding and is valid. Bytes that do not fit are
-// replaced.
+// decode returns the content as valid UTF-8. JSON, and valid content without a declared encoding,
+// is taken as UTF-8. Invalid bytes are replaced.
 func decode(body []byte, declared string) string {
 	encoding, _, certain := charset.DetermineEncoding(body, declared)
 

@@ -16,9 +16,8 @@ import (
 	"everloop/domain"
 )
 
-// Fetch implements tools.Web: it reads one page. Refusals and failures of the
-// page are domain errors for the model; the context's own error is given when
-// that ended.
+// Fetch implements tools.Web: it reads one page. Refusals and failures are domain errors for the
+// model; after a cancellation it returns the context's error.
 func (c *Client) Fetch(ctx context.Context, rawURL string, follow func(next string) bool) (tools.WebPage, error) {
 	u, err := c.target(rawURL)
 	if err != nil {
@@ -63,7 +62,7 @@ func (c *Client) get(ctx context.Context, u *url.URL) (tools.WebPage, error) {
 	return page, c.read(ctx, res, &page)
 }
 
-// read takes the content of an answer into the page.
+// read reads the content of a response into the page.
 func (c *Client) read(ctx context.Context, res *http.Response, page *tools.WebPage) error {
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return unsupportedf("the page is packed as %s, which was not asked for", shown(encoding))
@@ -72,7 +71,7 @@ func (c *Client) read(ctx context.Context, res *http.Response, page *tools.WebPa
 	declared := res.Header.Get("Content-Type")
 	if declared != "" && formOf(declared) == unreadable {
 		if res.StatusCode >= 400 {
-			return nil // the status says enough
+			return nil // the status suffices
 		}
 
 		return unsupportedf(
@@ -95,7 +94,7 @@ func (c *Client) read(ctx context.Context, res *http.Response, page *tools.WebPa
 	return c.convert(ctx, body, declared, res.Request.URL, page)
 }
 
-// explain puts a failure into words for the model, without addresses.
+// explain describes a failure for the model, without addresses.
 func (c *Client) explain(ctx context.Context, u *url.URL, err error) error {
 	if known, ok := errors.AsType[*domain.Error](err); ok {
 		return known
@@ -171,7 +170,7 @@ func size(n int64) string {
 	return fmt.Sprintf(" (%d bytes)", n)
 }
 
-// shown returns a word of a server's, made short and harmless.
+// shown returns a server's text, truncated and sanitised.
 func shown(word string) string {
 	word = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -15,7 +15,7 @@ import (
 	"everloop/activities/tools"
 )
 
-// converted is what came of one page.
+// converted is the result of a conversion.
 type converted struct {
 	title, text string
 	cut         bool
@@ -60,6 +60,8 @@ func (c *Client) markdown(ctx context.Context, content string, at *url.URL, page
 	return nil
 }
 
+// toMarkdown converts HTML to Markdown, with links resolved against at. A panic of the converter is
+// returned as an error.
 func toMarkdown(content string, at *url.URL) (out converted) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -74,8 +76,8 @@ func toMarkdown(content string, at *url.URL) (out converted) {
 
 	p := pruner{base: at}
 	p.prune(document)
-	// Escapes are for renderers; to a model they are noise, and finding where they
-	// are needed takes time that grows with the square of a line.
+	// Escapes are for renderers and useless to a model, and determining where they are needed
+	// takes time quadratic in the length of a line.
 	conv := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(
 		base.NewBasePlugin(),
 		commonmark.NewCommonmarkPlugin(),
@@ -95,7 +97,7 @@ func toMarkdown(content string, at *url.URL) (out converted) {
 	return converted{title: p.title, text: strings.TrimSpace(string(text)), cut: p.cut}
 }
 
-// plain takes the words of a page without its structure.
+// plain extracts the text of a page without its structure.
 func plain(content string) converted {
 	var (
 		out  converted

@@ -21,12 +21,12 @@ const (
 // Admit refuses a connection to a port of a canonical host.
 type Admit func(host string, port uint16) error
 
-// admitKey finds in a context what decides about each hop to a picture.
+// admitKey is the context key of the function that decides about each hop to a picture.
 type admitKey struct{}
 
-// Picture fetches a picture and returns it as a data URL. admit is asked before each
-// connection, redirects included. Refusals are domain errors with the code picture_refused,
-// failures of the server with picture_unavailable.
+// Picture fetches a picture and returns it as a data URL. It calls admit before each connection,
+// including redirects. Refusals are domain errors with the code picture_refused, failures of the
+// server with picture_unavailable.
 func (c *Client) Picture(ctx context.Context, address string, admit Admit) (string, error) {
 	if err := c.admitted(address, admit); err != nil {
 		return "", pictureRefused(err)
@@ -75,7 +75,7 @@ func (c *Client) Picture(ctx context.Context, address string, admit Admit) (stri
 	return "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
-// admitted checks an address by its words and by admit, before a connection is made.
+// admitted checks an address lexically and with admit, before a connection.
 func (c *Client) admitted(address string, admit Admit) error {
 	host, port, err := c.Destination(address)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) admitted(address string, admit Admit) error {
 	return admit(host, port)
 }
 
-// pictureFault gives a failed fetch its code: what was refused is not tried again.
+// pictureFault sets the code of a failed fetch: refusals are not retried.
 func (c *Client) pictureFault(err error) error {
 	if domain.AsError(err).Kind == domain.Forbidden {
 		return pictureRefused(err)

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Bounds of what is converted. The converter indents every line once for each
-// list and quotation around it and fills tables up to their longest row, so a
-// small page could become a huge text.
+// Limits of a conversion. The converter indents every line once for each enclosing list and
+// quotation and pads tables to their longest row, so a small page could become a huge text.
 const (
 	maxText    = 1 << 20 // bytes of text
 	maxNodes   = 150_000
@@ -19,8 +18,7 @@ const (
 	maxCells   = 50_000
 )
 
-// pruner takes out of a page what is not displayed, what is of no use as text, and
-// what would be too much.
+// pruner removes invisible, useless and excessive content from a page.
 type pruner struct {
 	base       *url.URL
 	title      string
@@ -72,7 +70,7 @@ func (p *pruner) descend(n *dom.Node) {
 	}
 }
 
-// drop reports whether a node goes, and takes from it what is wanted.
+// drop reports whether to remove a node, and extracts metadata from it.
 func (p *pruner) drop(n *dom.Node) bool {
 	switch n.Type {
 	case dom.CommentNode:
@@ -98,6 +96,7 @@ func (p *pruner) crowded() bool {
 	return p.nodes > maxNodes
 }
 
+// dropElement is drop for an element.
 func (p *pruner) dropElement(n *dom.Node) bool {
 	switch n.DataAtom {
 	case atom.Title:
@@ -127,7 +126,7 @@ func (p *pruner) dropElement(n *dom.Node) bool {
 	return invisible(n) || p.crowded()
 }
 
-// rebase follows the page's own word of what its links are relative to.
+// rebase applies the page's base element to the resolution of links.
 func (p *pruner) rebase(href string) {
 	u, err := p.base.Parse(href)
 	if p.based || href == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -137,8 +136,7 @@ func (p *pruner) rebase(href string) {
 	p.base, p.based = u, true
 }
 
-// invisible finds what readers of the page do not see, and models should not
-// obey.
+// invisible reports whether readers do not see an element; models should not obey such text.
 func invisible(n *dom.Node) bool {
 	for _, a := range n.Attr {
 		switch a.Key {
@@ -155,7 +153,7 @@ func invisible(n *dom.Node) bool {
 	return false
 }
 
-// narrow forgets spans that are wider than any real table's.
+// narrow removes spans that are wider than plausible tables.
 func narrow(n *dom.Node) {
 	kept := n.Attr[:0]
 	for _, a := range n.Attr {
@@ -210,7 +208,7 @@ func width(row *dom.Node) int {
 	return total
 }
 
-// flatten makes lines of a table's rows.
+// flatten converts a table's rows to lines.
 func flatten(n *dom.Node) {
 	switch n.DataAtom {
 	case atom.Table, atom.Thead, atom.Tbody, atom.Tfoot, atom.Tr:

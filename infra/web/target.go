@@ -65,8 +65,7 @@ func portOf(u *url.URL) uint16 {
 	}
 }
 
-// sameHost reports whether a redirect stays with its host, which may move from http to
-// https.
+// sameHost reports whether a redirect stays on its host, possibly from http to https.
 func sameHost(from, to *url.URL) bool {
 	if !strings.EqualFold(strings.TrimSuffix(from.Hostname(), "."), strings.TrimSuffix(to.Hostname(), ".")) {
 		return false
@@ -77,8 +76,7 @@ func sameHost(from, to *url.URL) bool {
 	return upgraded || from.Scheme == to.Scheme && portOf(from) == portOf(to)
 }
 
-// checkURL refuses what can be refused by its words. It stands before the check
-// of the address and does not replace it.
+// checkURL rejects URLs lexically. It precedes the check of the address and does not replace it.
 func (c *Client) checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -109,7 +107,7 @@ func checkHost(host string) error {
 		return malformedf("the URL's host is not a valid name")
 	}
 
-	return nil // the guard looks at its address
+	return nil // the guard checks its address
 }
 
 func malformedf(format string, args ...any) error {

@@ -1,7 +1,6 @@
-// Package web fetches pages of the Internet for the agent, and nothing else: a
-// model, or a page that it read, may name any address, so every connection is
-// checked at the moment it is made, against the address that the name turned
-// out to have. It must not know what a page is fetched for.
+// Package web fetches pages of the Internet for the agent: a model, or a page that it read, can
+// name any address, so every connection is checked when it is made, against the resolved address.
+// It must not depend on the purpose of a fetch.
 package web
 
 import (
@@ -28,24 +27,24 @@ const (
 	connectTimeout  = 10 * time.Second
 	maxRedirects    = 5
 	maxHeader       = 256 << 10 // bytes of one answer's header
-	maxConversions  = 4         // pages that are turned into Markdown at once
+	maxConversions  = 4         // maximum concurrent conversions to Markdown
 	defaultIdentity = "Everloop/1.0 (WebFetch)"
 )
 
 // Config of a Client. The zero value reaches the public Internet only.
 type Config struct {
-	Allow []string // what may be reached although it is not public, see netguard.New
+	Allow []string // exceptions to the guard, see netguard.New
 	Own   []string // where this service itself listens, see netguard.New
 
-	Timeout       time.Duration // of a whole fetch, redirects included; 0: DefaultTimeout
+	Timeout       time.Duration // of a whole fetch, including redirects; 0: DefaultTimeout
 	HeaderTimeout time.Duration // until an answer starts; 0: DefaultHeaderTimeout
 	MaxBody       int64         // bytes that are read of an answer, unpacked; 0: DefaultMaxBody
 	Identity      string        // the User-Agent header
 	Resolver      *net.Resolver // nil: the system's
 }
 
-// Client fetches pages. It keeps no connections, no cookies and no cache, uses
-// no proxy, and is safe for concurrent use.
+// Client fetches pages. It has no connection pool, no cookies and no cache, uses no proxy, and is
+// safe for concurrent use.
 type Client struct {
 	cfg        Config
 	guard      *netguard.Guard
@@ -88,9 +87,9 @@ func (c *Client) HTTP() *http.Client {
 	}
 }
 
-// redirect bounds the hops and keeps them on the host that was asked for: another host has
-// rules of its own, by which the model can ask for it. Where a hop leads is checked when it
-// is sent and dialled, as for any request.
+// redirect limits the hops and rejects redirects to another host: that host has its own rules, by
+// which the model can request it. The target of a hop is checked when it is sent and dialled,
+// like any request.
 func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return refusef("the page redirects more than %d times", maxRedirects)
@@ -135,11 +134,10 @@ func redirected(where string, to *url.URL) error {
 	return refusef("the page redirects to %s: %s . Call WebFetch with that address if it is needed", where, address)
 }
 
-// followKey finds in a context what decides about a redirect within the host.
+// followKey is the context key of the function that decides about a redirect within the host.
 type followKey struct{}
 
-// pathKey finds in a context the path that a connection is made for: connections
-// are not shared, so it has one.
+// pathKey is the context key of a connection's path: connections are not reused, so each has one.
 type pathKey struct{}
 
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -159,7 +157,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return conn, err
 }
 
-// refusef makes a refusal that the model sees.
+// refusef returns a refusal that the model sees.
 func refusef(format string, args ...any) error {
 	return domain.Newf(domain.Forbidden, "web_refused", format, args...)
 }
