@@ -1,6 +1,5 @@
-// Package durable gives workflows typed handles on activities and signals, the
-// option presets that they run under, and the ids by which operators find runs.
-// It knows Temporal and nothing of Everloop's business.
+// Package durable provides typed handles of activities and signals, their option presets, and the
+// workflow ids by which operators find runs. It depends on Temporal only, not on the domain.
 package durable
 
 import (
@@ -15,13 +14,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// MaxPayload bounds the input and the result of one activity, in bytes: Temporal carries
-// ids and small facts, content is in the database.
+// MaxPayload is the maximum size of the input and the result of an activity, in bytes: payloads
+// contain ids and small facts, content is in the database.
 const MaxPayload = 16 << 10
 
-// CodePayloadTooLarge is the error type of a payload over MaxPayload. It fails
-// the chat; an oversize payload that reached the server would instead fail the
-// workflow task, which is retried without end.
+// CodePayloadTooLarge is the error type of a payload over MaxPayload. It fails the chat; an
+// oversize payload at the server would instead fail the workflow task, which is retried forever.
 const CodePayloadTooLarge = "payload_too_large"
 
 // Activity names one activity, its types and its preset. The workflow's side
@@ -45,8 +43,7 @@ func (a Activity[In, Out]) Handle(r worker.ActivityRegistry, fn func(context.Con
 	r.RegisterActivityWithOptions(guarded, activity.RegisterOptions{Name: a.Name})
 }
 
-// Run schedules the activity and waits for it. Summary is what operators read
-// beside it in the Temporal UI.
+// Run schedules the activity and waits for its result. summary is shown in the Temporal UI.
 func (a Activity[In, Out]) Run(ctx workflow.Context, in In, summary string) (Out, error) {
 	return a.Start(ctx, in, summary).Get(ctx)
 }
@@ -90,8 +87,8 @@ func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	return a.Run(ctx, in, "")
 }
 
-// transient reports whether a step timed out or a dependency was unavailable, as opposed
-// to one that was rejected.
+// transient reports whether an activity timed out or a dependency was unavailable, in contrast to
+// a rejection.
 func transient(err error) bool {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return timeout != nil
@@ -116,7 +113,7 @@ func (f Future[Out]) Get(ctx workflow.Context) (Out, error) {
 	return out, err
 }
 
-// Signal names one signal and the type of what it carries.
+// Signal is the name of a signal with the type of its payload.
 type Signal[T any] struct{ Name string }
 
 // Receive waits for the signal.
@@ -127,18 +124,18 @@ func (s Signal[T]) Receive(ctx workflow.Context) T {
 	return value
 }
 
-// ReceiveAsync takes a waiting signal; false: there is none.
+// ReceiveAsync receives a waiting signal without blocking; false: none.
 func (s Signal[T]) ReceiveAsync(ctx workflow.Context) (value T, received bool) {
 	received = workflow.GetSignalChannel(ctx, s.Name).ReceiveAsync(&value)
 	return value, received
 }
 
-// Waiting reports whether the signal has come and was not received yet.
+// Waiting reports whether an unreceived signal has arrived.
 func (s Signal[T]) Waiting(ctx workflow.Context) bool {
 	return workflow.GetSignalChannel(ctx, s.Name).Len() > 0
 }
 
-// Drain takes all waiting signals and reports whether there were any.
+// Drain receives all waiting signals and reports whether there were any.
 func (s Signal[T]) Drain(ctx workflow.Context) bool {
 	var value T
 

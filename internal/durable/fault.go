@@ -7,20 +7,20 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Final makes an error that is not retried; Code finds its code.
+// Final returns an error that is not retried; Code returns its code.
 func Final(code, message string) error {
 	return temporal.NewNonRetryableApplicationError(cut(message, maxMessage), code, nil)
 }
 
-// Retry makes an error that is retried: after the given time if it is above zero, after
-// the preset's backoff otherwise.
+// Retry returns an error that is retried: after the given time if it is positive, else after the
+// preset's backoff.
 func Retry(code, message string, after time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(cut(message, maxMessage), code,
 		temporal.ApplicationErrorOptions{NextRetryDelay: after})
 }
 
-// Fault makes any error fit for a history: its text is cut, and its wrapped
-// causes, which may hold user content, are left out.
+// Fault prepares an error for the workflow history: it truncates the text, and removes wrapped
+// causes, which can contain user content.
 func Fault(err error) error {
 	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return err
@@ -33,8 +33,8 @@ func Fault(err error) error {
 	return temporal.NewApplicationError(cut(err.Error(), maxMessage), "internal_error")
 }
 
-// Cancelled reports whether work ended because its run cancelled it, as opposed
-// to its worker or its time being lost.
+// Cancelled reports whether work ended because its run cancelled it, in contrast to a lost worker
+// or a timeout.
 func Cancelled(err error) bool { return temporal.IsCanceledError(err) }
 
 // CodeTimeout is the code of an activity whose worker was lost.

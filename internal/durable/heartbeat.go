@@ -10,27 +10,26 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// ErrAttemptLost is the cause of an attempt that the server no longer knows: its
-// heartbeats did not arrive in time, an operator paused or reset the activity, or
-// its run has closed. Another attempt may be on its way.
+// ErrAttemptLost is the cause of an attempt that the server has abandoned: its heartbeats did not
+// arrive in time, an operator paused or reset the activity, or its run has closed. Another
+// attempt may have started.
 var ErrAttemptLost = errors.New("the server has given up this attempt")
 
 const (
-	// heartbeatEvery is small enough that two heartbeats may fail before the
-	// server gives the attempt up.
+	// heartbeatEvery allows two failed heartbeats before the server times the attempt out.
 	heartbeatEvery = heartbeat / 3
-	// heartbeatLimit bounds one heartbeat. The SDK gives half of it to the request
-	// and its retries.
+	// heartbeatLimit is the timeout of one heartbeat. The SDK uses half of it for the request and
+	// its retries.
 	heartbeatLimit = 10 * time.Second
 )
 
-// Heartbeat sends heartbeats until stop is called. The returned context keeps the
-// values of ctx and is cancelled only when the attempt has ended: its run
-// cancelled it, its time has ended, the worker has shut down, or the attempt is
-// lost (ErrAttemptLost). A heartbeat that cannot be delivered does not cancel it.
+// Heartbeat sends heartbeats until stop is called. The returned context has the values of ctx and
+// is cancelled only when the attempt has ended: its run cancelled it, it timed out, the worker
+// has shut down, or the attempt is lost (ErrAttemptLost). A heartbeat that cannot be delivered
+// does not cancel it.
 //
-// The heartbeats of the SDK (activity.RecordHeartbeat) are not used because they
-// cancel the activity's context after the first failed request.
+// The heartbeats of the SDK (activity.RecordHeartbeat) are not used because they cancel the
+// activity's context after the first failed request.
 func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -55,8 +54,8 @@ func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 				cancel(end)
 
 				if temporal.IsCanceledError(end) {
-					// The SDK accepts a cancelled result only when it knows of
-					// the cancellation itself.
+					// The SDK accepts a cancelled result only if it has received the cancellation
+					// itself.
 					activity.RecordHeartbeat(context.WithoutCancel(ctx))
 				}
 			}
@@ -77,8 +76,8 @@ func sendHeartbeat(ctx context.Context) error {
 	return activity.GetClient(ctx).RecordActivityHeartbeat(ctx, activity.GetInfo(ctx).TaskToken)
 }
 
-// endOf returns why the attempt has ended, by the result of a heartbeat; nil when
-// it continues. Only an answer of the server ends an attempt.
+// endOf returns why the attempt has ended, from the result of a heartbeat; nil: it continues.
+// Only a response of the server ends an attempt.
 func endOf(err error) error {
 	if canceled, ok := errors.AsType[*temporal.CanceledError](err); ok {
 		return canceled

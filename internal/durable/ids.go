@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// SessionWorkflowID returns the run that carries a session's chats, one after another.
+// SessionWorkflowID returns the id of the workflow that runs a session's chats sequentially.
 func SessionWorkflowID(sessionID string) string { return "session/" + sessionID }
 
 // TaskWorkflowID returns the run of one background task.
@@ -18,32 +18,34 @@ func ForkWorkflowID(chatID, toolCallID string) string { return "fork/" + chatID 
 // ReplayWorkflowID returns the run that plays the recorded events of a replay session.
 func ReplayWorkflowID(sessionID string) string { return "replay/" + sessionID }
 
-// CompactionWorkflowID returns the run of one compaction that a client has asked for.
+// CompactionWorkflowID returns the id of the workflow of a compaction that a client has
+// requested.
 func CompactionWorkflowID(compactionID string) string { return "compact/" + compactionID }
 
-// DeletionWorkflowID returns the run that removes what a deleted session held.
+// DeletionWorkflowID returns the id of the workflow that removes the data of a deleted session.
 func DeletionWorkflowID(sessionID string) string { return "delete/" + sessionID }
 
-// ImportWorkflowID returns the run that makes a session of an archive.
+// ImportWorkflowID returns the id of the workflow that creates a session from an archive.
 func ImportWorkflowID(sessionID string) string { return "import/" + sessionID }
 
-// HistoryWorkflowID returns the run of one rewind, change of branch or what-if.
+// HistoryWorkflowID returns the id of the workflow of a rewind, change of branch or what-if.
 func HistoryWorkflowID(sessionID, operationID string) string {
 	return "history/" + sessionID + "/" + operationID
 }
 
-// ArchiveWorkflowID is the run that archives the events of chats that ended; one is
-// open at a time.
+// ArchiveWorkflowID is the id of the workflow that archives the events of finished chats; at most
+// one is open.
 const ArchiveWorkflowID = "archive"
 
 // ScheduleID returns the Schedule of a scheduled task.
 func ScheduleID(taskID string) string { return "task/" + taskID }
 
-// ScheduledRunWorkflowID returns the run that carries one run of a scheduled task. With the id of a task it
-// is that of the action of its Schedule: Temporal appends the nominal time, which makes it that of a run.
+// ScheduledRunWorkflowID returns the id of the workflow of a scheduled task's run. With the id of
+// a task it is the id in the action of its Schedule: Temporal appends the nominal time, which
+// makes it the id of a run.
 func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runID }
 
-// IssueRunWorkflowID returns the run that carries the work of an agent on an issue.
+// IssueRunWorkflowID returns the id of the workflow of an agent's work on an issue.
 func IssueRunWorkflowID(runID string) string { return "issue-run/" + runID }
 
 // Search attributes by which operators find runs. They are registered with the
@@ -75,11 +77,11 @@ func cut(text string, n int) string {
 	return text
 }
 
-// DAGRunWorkflowID returns the run that carries one run of a production solution's DAG.
+// DAGRunWorkflowID returns the id of the workflow of a run of a production solution's DAG.
 func DAGRunWorkflowID(solutionID, runID string) string { return "dag/" + solutionID + "/" + runID }
 
-// KindOfWorkflow returns the kind of run that has the id of a workflow, with the id of what it
-// carries. Empty: no run of the service has such an id.
+// KindOfWorkflow returns the kind of run of a workflow id, and the id of its subject. Empty: the
+// id does not belong to the service.
 func KindOfWorkflow(workflowID string) (kind, id string) {
 	prefix, rest, _ := strings.Cut(workflowID, "/")
 	switch prefix {
@@ -117,6 +119,6 @@ func SolutionOfDAGRun(workflowID string) string {
 	return solution
 }
 
-// DatabaseWorkflowID is the run that says to which database the namespace belongs. It never
-// does anything.
+// DatabaseWorkflowID is the id of the run that records the database of the namespace. It is never
+// executed.
 const DatabaseWorkflowID = "database"

@@ -24,9 +24,9 @@ func UntilInterrupted(
 	return working, abort
 }
 
-// interrupt aborts work when it is stopped, or when the grace period after the worker's
-// stop signal has expired. The aborts of a worker are spread over the last quarter of the
-// period, so that the model server does not receive all repeats in the same instant.
+// interrupt aborts work when it is stopped, or when the grace period after the worker's stop
+// signal has expired. The aborts of a worker are spread over the last quarter of the period, so
+// that the model server does not receive all repetitions at the same time.
 func interrupt(
 	working context.Context, stopped, stopping <-chan struct{}, grace time.Duration, abort context.CancelCauseFunc,
 ) {

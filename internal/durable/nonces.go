@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// keepNonce is how long the nonce of a commit without an answer is kept.
+// keepNonce is the lifetime of the nonce of a commit without a response.
 const keepNonce = 15 * time.Minute
 
-// Nonces are the nonces of commits that start work, by what the commit starts. When the
-// answer to a commit is lost, the next try uses the same nonce. If the database has that
-// nonce, this process has committed before and has not done the work. The zero value is
-// ready to use.
+// Nonces contains the nonces of commits that start work, by the key of the work. When the
+// response to a commit is lost, the next attempt uses the same nonce. If the database already
+// contains that nonce, the earlier commit of this process succeeded but the work was not done.
+// The zero value is ready to use.
 type Nonces[K comparable] struct {
 	mu   sync.Mutex
 	kept map[K]string
 }
 
-// Use calls commit with the nonce of each key: that of the last try without an answer, or
-// a new one.
+// Use calls commit with the nonce of each key: the nonce of the last attempt without a response,
+// or a new one.
 func (n *Nonces[K]) Use(keys []K, commit func(nonces []string) error) error {
 	used, created := n.take(keys)
 	err := commit(used)

@@ -14,14 +14,13 @@ type Preset struct {
 	local    workflow.LocalActivityOptions
 }
 
-// Queue is the task queue of every workflow and activity. One queue lets a
-// worker start an activity in the same step that scheduled it, which saves a
-// round through the server; see docs/decisions/0003-one-task-queue.md.
+// Queue is the task queue of all workflows and activities. With one queue a worker can start an
+// activity in the workflow task that scheduled it, which saves a round trip to the server; see
+// docs/decisions/0003-one-task-queue.md.
 const Queue = "everloop"
 
-// heartbeat is the heartbeat timeout: the activity of a worker that died is given
-// to another one this long after its last heartbeat. It leaves time for a database
-// of Temporal that stalls for some seconds.
+// heartbeat is the heartbeat timeout: another worker receives the activity of a dead worker this
+// long after its last heartbeat. It exceeds stalls of Temporal's database of some seconds.
 const heartbeat = 15 * time.Second
 
 // Store is for one transaction and its events.
@@ -33,8 +32,8 @@ var Store = Preset{
 		},
 	},
 	local: workflow.LocalActivityOptions{
-		// Long enough to wait for a connection under load: a step that is cancelled
-		// costs a connection and is run again.
+		// Long enough to wait for a database connection under load: a timed-out activity loses
+		// its connection and runs again.
 		StartToCloseTimeout:    10 * time.Second,
 		ScheduleToCloseTimeout: 30 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
@@ -43,10 +42,9 @@ var Store = Preset{
 	},
 }
 
-// Model is for one model call: it may think for long, and it heartbeats. Its
-// attempts are those that a lost worker, a deploy or an engine that is away used
-// up. Faults of the model are counted in PostgreSQL, and the run waits after them: see
-// domain.ModelRetry and workflows/modelwait.go.
+// Model is for one model call, which can take long, and heartbeats. Its attempts cover lost
+// workers, deployments and unavailable engines. Faults of the model are counted in PostgreSQL,
+// and the workflow waits after them: see domain.ModelRetry and workflows/modelwait.go.
 var Model = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Hour,
 	HeartbeatTimeout:    heartbeat,
@@ -61,9 +59,8 @@ var Model = Preset{activity: workflow.ActivityOptions{
 // for eight minutes and longer.
 const ModelAttempts = 50
 
-// Speech is for the transcription of the recordings of one message. Its attempts are
-// those that a speech model which is unavailable used up too: for twelve minutes and
-// longer.
+// Speech is for the transcription of one message's recordings. Its attempts also cover an
+// unavailable speech model: for at least twelve minutes.
 var Speech = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Hour,
 	HeartbeatTimeout:    heartbeat,
@@ -84,9 +81,8 @@ var Tool = Preset{activity: workflow.ActivityOptions{
 	},
 }}
 
-// ToolLimit is longer than any tool call may take, its record included: a call ends
-// by its own limit, with a result that says so, and never because the activity that
-// carries it has ended.
+// ToolLimit is longer than any tool call including its record: a call ends by its own timeout,
+// with a result that reports it, never by the timeout of its activity.
 const ToolLimit = 70 * time.Minute
 
 // Background is for work that outlives the chat that started it.
@@ -99,18 +95,16 @@ var Background = Preset{activity: workflow.ActivityOptions{
 	},
 }}
 
-// Cleanup is for removing what is not needed any more: no client waits for it, and it is
-// retried until it succeeds.
+// Cleanup is for removing obsolete data: no client waits for it, and it is retried until it
+// succeeds.
 var Cleanup = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 30 * time.Minute,
 	HeartbeatTimeout:    30 * time.Second,
 	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
 }}
 
-// Files is for work that brings many files from one place to another. Every
-// attempt continues from what the one before it left. Such work is the only way to
-// release what it has claimed, so that it is retried until it is done or an
-// operator cancels it.
+// Files is for copying many files. Each attempt continues the previous one. Only such work can
+// release its claims, so it is retried until it succeeds or an operator cancels it.
 var Files = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: time.Hour,
 	HeartbeatTimeout:    heartbeat,

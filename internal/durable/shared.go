@@ -11,27 +11,27 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// AbandonAfter is how long work that may be started again continues without an attempt that
-// waits for it. A next attempt comes within the longest pause of its retry policy; none
-// comes when its run has been terminated.
+// AbandonAfter is how long repeatable work continues without an attempt that waits for it. The
+// next attempt arrives within the maximum interval of its retry policy; none arrives after the
+// termination of its run.
 const AbandonAfter = 30 * time.Second
 
 // ErrDraining is the cause of work that ends because its worker does.
 var ErrDraining = errors.New("the worker is shutting down")
 
-// DrainPause is how soon another worker takes work from one that shuts down.
+// DrainPause is the delay until another worker takes over work from a worker that shuts down.
 const DrainPause = 100 * time.Millisecond
 
-// Shared runs work that outlives the attempt which started it. When the server
-// gives an attempt up while its work still runs in this process, the next attempt
-// joins that work. The zero value is ready to use.
+// Shared runs work that outlives the attempt that started it. When the server abandons an attempt
+// while its work still runs in this process, the next attempt joins that work. The zero value is
+// ready to use.
 type Shared[K comparable, Out any] struct {
 	mu      sync.Mutex
 	running map[K]*sharedWork[Out]
 }
 
-// sharedWork is one piece of running work. Out and err may be read once over is
-// closed; the rest is guarded by Shared.mu.
+// sharedWork is running work. out and err can be read once over is closed; Shared.mu guards the
+// rest.
 type sharedWork[Out any] struct {
 	abort   context.CancelCauseFunc
 	aborted bool
@@ -74,8 +74,8 @@ func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, 
 	}
 }
 
-// join returns the work to wait for. Ending reports work that was aborted before:
-// its result is not for this attempt, which runs the work again.
+// join returns the work to wait for. ending reports that the work was already aborted: the
+// attempt must ignore its result and run the work again.
 func (s *Shared[K, Out]) join(ctx context.Context, key K, work func(context.Context) (Out, error)) (w *sharedWork[Out], ending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func guarded[Out any](ctx context.Context, work func(context.Context) (Out, erro
 	return work(ctx)
 }
 
-// leave takes a lost attempt from its work. Work that no attempt waits for is
-// aborted after the time of abandon, unless another attempt has joined it.
+// leave removes a lost attempt from its work. Work without attempts is aborted after abandon,
+// unless another attempt has joined it.
 func (s *Shared[K, Out]) leave(key K, w *sharedWork[Out], abandon time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

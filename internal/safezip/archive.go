@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// Archive is an archive whose directory was checked whole.
+// Archive is an archive with a verified central directory.
 type Archive struct {
-	// Files are the regular files in the archive's order. Directories are not
-	// listed: the caller that unpacks makes those that files need, and Directories says
-	// which are there besides.
+	// Files are the regular files in the archive's order. The caller creates their parent
+	// directories, which need not be members.
 	Files []*File
 	// Directories are the names of directory members, without their slash.
 	Directories []string
@@ -25,7 +24,7 @@ type Archive struct {
 // File is one regular file of an archive.
 type File struct {
 	Name     string      // relative, with slashes; it passed CheckName
-	Mode     fs.FileMode // permission bits: 0644, or 0755 for what can be executed
+	Mode     fs.FileMode // permission bits: 0644, or 0755 for executables
 	Size     int64       // bytes, unpacked; reading ends with an error when it is not so
 	Modified time.Time
 
@@ -71,6 +70,8 @@ func tooMany(limits Limits) *Error {
 // have: one long name can need two thousand.
 const implied = 4
 
+// check validates all members of the central directory against the limits and one another, and
+// returns the archive.
 func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	a := &Archive{Files: make([]*File, 0, len(members))}
 	names := newNames(limits.FoldNames)
@@ -80,7 +81,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	for _, m := range members {
 		name, isDir := strings.CutSuffix(m.Name, "/")
 		if name == "." && isDir {
-			continue // of an archive of the whole directory, whose other names start with ./
+			continue // the root of an archive whose names start with ./
 		}
 
 		name = strings.TrimPrefix(name, "./")
@@ -128,7 +129,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	return a, nil
 }
 
-// kind refuses what is not a plain file or directory, and what cannot be read.
+// kind rejects members that are not plain files or directories, or that cannot be decompressed.
 func kind(m *zip.File, isDir bool) error {
 	const encrypted = 1
 
@@ -174,7 +175,7 @@ func (a *Archive) add(m *zip.File, name string, limits Limits) error {
 	return nil
 }
 
-// names finds members that would come to lie on one another.
+// names detects members with conflicting paths.
 type names struct {
 	fold  bool
 	files map[string]bool

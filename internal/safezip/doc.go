@@ -1,18 +1,16 @@
-// Package safezip reads untrusted ZIP archives: it refuses what could
-// write outside the place where it is unpacked, what expands beyond its bounds,
-// and what is damaged, before or while it is read. It knows nothing of what an
-// archive is for.
+// Package safezip reads untrusted ZIP archives: it rejects members that could be written outside
+// of the target directory, archives that expand beyond the limits, and damaged archives, before
+// or while they are read. It does not depend on the use of an archive.
 //
-// The sizes in an archive's directory are promises of its author. Open holds the
-// promises against the limits, and reading holds the content against the
-// promises, so that neither can be used to get past the other.
+// The sizes in an archive's directory are untrusted claims. Open checks the claims against the
+// limits, and reading checks the content against the claims, so that neither check can be
+// bypassed.
 package safezip
 
-// Limits bound an archive. A zero field is no limit, except that there is no
-// archive without members.
+// Limits limit an archive. 0: unlimited, but an archive without files is always rejected.
 type Limits struct {
 	Archive  int64 // bytes of the archive itself
-	Files    int   // regular files in it; directories beyond as many again are refused too
+	Files    int   // regular files; the same number limits directories
 	Expanded int64 // bytes of all files together, unpacked
 	File     int64 // bytes of one file, unpacked
 	// Ratio is how often larger than its compressed form a file may be. Small

@@ -7,11 +7,11 @@ type Reason string
 
 // The closed list of reasons.
 const (
-	NotAnArchive   Reason = "not_a_zip"          // or one that is damaged
+	NotAnArchive   Reason = "not_a_zip"          // or a damaged archive
 	TooLarge       Reason = "zip_too_large"      // the archive itself
 	TooManyFiles   Reason = "zip_too_many_files" //
-	Expands        Reason = "zip_expands"        // too large when unpacked, or compressed beyond reason
-	UnsafeName     Reason = "zip_unsafe_name"    // leaves its place, or is not a plain name
+	Expands        Reason = "zip_expands"        // uncompressed size or compression ratio too large
+	UnsafeName     Reason = "zip_unsafe_name"    // absolute, with "..", or not a plain name
 	NotRegular     Reason = "zip_not_regular"    // a link, a device and the like
 	NameTwice      Reason = "zip_name_twice"     // two members for one name
 	CannotUnpack   Reason = "zip_cannot_unpack"  // encrypted, or an unknown method
@@ -21,7 +21,7 @@ const (
 // Error is a refusal. Its text is fit for the sender of the archive.
 type Error struct {
 	Reason Reason
-	Name   string // of the member, shortened; empty when it is the whole archive
+	Name   string // of the member, shortened; empty: the whole archive
 	Text   string
 	Err    error
 }
@@ -39,7 +39,7 @@ func refuse(reason Reason, name, format string, args ...any) *Error {
 	return e
 }
 
-// shown keeps messages readable.
+// shown shortens a name for messages.
 func shown(name string) string {
 	const most = 120
 	if len(name) > most {

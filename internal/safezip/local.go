@@ -17,13 +17,12 @@ const (
 	hasDescriptor    = 8  // the flag of members whose sizes follow their data
 )
 
-// descriptors are the lengths in bytes of what may follow a member's data: sizes of 4 or 8
-// bytes, with a signature before them or without.
+// descriptors are the possible lengths in bytes of the data descriptor after a member's data:
+// sizes of 4 or 8 bytes, with or without a signature.
 var descriptors = []int64{16, 12, 24, 20}
 
-// checkLocal compares the header before each member's data with the directory, which is
-// all that is read here: a program that reads the archive as a stream goes by the headers.
-// Members follow one another from the first byte on, with nothing in between.
+// checkLocal compares the local header of each member with the central directory, because
+// streaming programs read the local headers. Members must be contiguous from the first byte.
 func checkLocal(r io.ReaderAt, members []*zip.File) error {
 	type place struct {
 		member *zip.File
@@ -59,8 +58,7 @@ func checkLocal(r io.ReaderAt, members []*zip.File) error {
 	return nil
 }
 
-// isLocal reports whether the header of a member starts at a place and ends where its data
-// begins.
+// isLocal reports whether a member's local header starts at an offset and ends at its data.
 func isLocal(r io.ReaderAt, at int64, m *zip.File, data int64) bool {
 	header := make([]byte, localLength+len(m.Name))
 	if _, err := r.ReadAt(header, at); err != nil || !bytes.HasPrefix(header, []byte(localSignature)) {

@@ -8,16 +8,15 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bounds of names, in bytes: what file systems take.
+// Limits of names, in bytes: the limits of file systems.
 const (
 	maxName    = 4096
 	maxElement = 255
 )
 
-// CheckName returns what is wrong with a relative path, with slashes, that must be
-// made below some directory; empty when nothing is. It takes plain names only:
-// what systems read in different ways, as backslashes, drive letters and the
-// dots of a parent, is refused.
+// CheckName returns the problem of a relative path, with slashes, below a target directory;
+// empty: none. It accepts plain names only: names that systems interpret differently, such as
+// backslashes, drive letters and "..", are rejected.
 func CheckName(name string) (problem string) {
 	switch {
 	case name == "":
@@ -56,5 +55,5 @@ func CheckName(name string) (problem string) {
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// folded returns equal text for names that some file system takes for one.
+// folded returns equal text for names that are equal on some file system.
 func folded(name string) string { return strings.ToLower(norm.NFC.String(name)) }

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Open reads the file's content. The reader gives exactly Size bytes, whose
-// checksum was held against the archive's, or an *Error of reason ContentDamaged.
+// Open opens the file's content. The reader returns exactly Size bytes with a verified checksum,
+// or an *Error of reason ContentDamaged.
 func (f *File) Open() (io.ReadCloser, error) {
 	content, err := f.member.Open()
 	if err != nil {
@@ -16,7 +16,7 @@ func (f *File) Open() (io.ReadCloser, error) {
 	return &reader{file: f, content: content, left: f.Size}, nil
 }
 
-// ReadAll reads the content of a file of at most limit bytes.
+// ReadAll returns the content of a file of at most limit bytes.
 func (f *File) ReadAll(limit int64) ([]byte, error) {
 	if f.Size > limit {
 		return nil, refuse(Expands, f.Name, "is larger than %d bytes", limit)
@@ -33,7 +33,7 @@ func (f *File) ReadAll(limit int64) ([]byte, error) {
 		return nil, f.damaged(err)
 	}
 
-	var more [1]byte // the checksum is looked at behind the last byte
+	var more [1]byte // EOF verifies the checksum
 	if _, err := content.Read(more[:]); err != io.EOF {
 		return nil, f.damaged(err)
 	}
@@ -52,7 +52,7 @@ func (f *File) damaged(err error) error {
 	return e
 }
 
-// reader holds the content against the size that the directory promised.
+// reader verifies the length of the content against the directory.
 type reader struct {
 	file    *File
 	content io.ReadCloser
@@ -77,18 +77,18 @@ func (r *reader) Read(p []byte) (int, error) {
 
 func (r *reader) Close() error { return r.content.Close() }
 
-// bounded ends the reading of a directory that continues for too long: the number
-// of members that an archive states is not what it has, and each takes memory.
+// bounded fails when the central directory is too large: its number of members may exceed the
+// stated one, and each uses memory.
 type bounded struct {
 	r      io.ReaderAt
 	left   int64
-	opened bool // the directory was read: files have bounds of their own
+	opened bool // the directory was read: files have their own limits
 }
 
 var errDirectory = errors.New("the directory of the archive is too large")
 
-// directoryBytes returns what the directory of an archive within the limits may
-// take: the search for its end, and a few hundred bytes a member.
+// directoryBytes returns the maximum size of the central directory within the limits: the search
+// for its end, and a few hundred bytes per member.
 func directoryBytes(limits Limits) int64 {
 	if limits.Files == 0 {
 		return 64 << 20

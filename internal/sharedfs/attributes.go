@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CachesAttributes reports whether the file system of an open descriptor shows size and
-// times of files as they were some seconds ago, when another machine has changed them.
-// CephFS, Lustre, OCFS2 and GFS2 keep their caches coherent.
+// CachesAttributes reports whether the file system of an open descriptor caches size and times of
+// files for some seconds, so that changes of other machines appear late. CephFS, Lustre, OCFS2
+// and GFS2 have coherent caches.
 func CachesAttributes(fd int) bool {
 	if simulated().CachesAttributes {
 		return true
@@ -32,14 +32,15 @@ func cachesAttributes(kind int64) bool {
 	return false
 }
 
-// Stat looks at a name in an open directory, a link as itself; an empty name is the
-// descriptor's own file. fresh asks the server, whatever the client has cached. For a
-// name to be looked up freshly too, its directory is looked at freshly before. A name
-// whose file another machine has replaced is looked up again, a bounded number of times.
+// Stat returns the attributes of a name in an open directory, without following a link; an empty
+// name is the descriptor's own file. fresh revalidates the client's cache. To revalidate the name
+// itself, call Stat with fresh for its directory first. A stale file handle is looked up again, a
+// limited number of times.
 func Stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	return lookedUpAgain(dir, name, func() error { return stat(dir, name, st, fresh) })
 }
 
+// stat is one attempt of Stat.
 func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
@@ -80,9 +81,8 @@ func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	return nil
 }
 
-// DropPages makes the next read of an open file ask the server: a FUSE client may keep
-// what it has read of a file that another machine has changed since, whatever the
-// file's attributes say.
+// DropPages makes the next read of an open file read from the server: a FUSE client can cache
+// pages of a file that another machine has changed, regardless of its attributes.
 func DropPages(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) }
 
 func set[T ~uint64 | ~uint32 | ~int64 | ~int32](field *T, n uint32) { *field = T(n) }
@@ -91,9 +91,9 @@ func timespec(t unix.StatxTimestamp) unix.Timespec {
 	return unix.NsecToTimespec(t.Sec*1e9 + int64(t.Nsec))
 }
 
-// Flush passes what was written to a descriptor to the file system, as its close would,
-// and returns what goes wrong then: NFS and FUSE write back late, and report a full
-// disk or a quota only here. On a local file system it does nothing.
+// Flush writes the data of a descriptor back to the file system, as close would, and returns its
+// errors: NFS and FUSE write back late, and report a full disk or an exceeded quota only here. On
+// a local file system it does nothing.
 func Flush(fd int) error {
 	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount is what the kernel says of the mount that a directory is on.
+// mount is the kernel's entry of a directory's mount.
 type mount struct {
-	kind    string   // "ext4", "nfs4", "fuse.juicefs"; empty when it is not known
+	kind    string   // "ext4", "nfs4", "fuse.juicefs"; empty: unknown
 	options []string // of the mount and of its file system
 }
 
-// mountOf finds the mount of an open directory. One that is not found has no kind.
+// mountOf returns the mount of an open directory. An unknown mount has an empty kind.
 func mountOf(fd int) (mount, error) {
 	if as := simulated(); as.Mount != "" {
 		return parseMount(as.Mount), nil
@@ -75,7 +75,7 @@ func (m mount) has(option string) bool {
 	return false
 }
 
-// value returns what an option is set to, or what it is without being listed.
+// value returns the value of an option, or otherwise if it is not listed.
 func (m mount) value(option, otherwise string) string {
 	for _, o := range m.options {
 		if name, value, set := strings.Cut(o, "="); set && name == option {
@@ -90,12 +90,11 @@ func (m mount) nfs() bool { return m.kind == "nfs" || m.kind == "nfs4" }
 
 func (m mount) fuse() bool { return m.kind == "fuse" || strings.HasPrefix(m.kind, "fuse.") }
 
-// longestCache is for how many seconds attributes may be cached: captures of snapshots
-// take a file that was left alone for two seconds for unchanged.
+// longestCache is the maximum time of cached attributes in seconds: captures of snapshots
+// consider a file unchanged after two seconds without a change.
 const longestCache = 1
 
-// caching says for how long the clients of a file system may take a file for
-// unchanged.
+// caching reports how long the clients of a file system can cache attributes.
 func (m mount) caching() Finding {
 	f := Finding{About: "fs", Level: Info, Detail: m.kind + ", clients cache attributes", Hint: m.advice()}
 	if !m.nfs() {
@@ -133,7 +132,7 @@ func (m mount) caching() Finding {
 	return f
 }
 
-// advice names the options that keep a cache short.
+// advice returns the mount options for short caching.
 func (m mount) advice() string {
 	const why = "where other machines use this directory too, "
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Level says how much a finding matters.
+// Level is the severity of a finding.
 type Level int
 
 // The levels of findings: with Fail, workspaces do not work.
@@ -25,15 +25,15 @@ const (
 	Fail
 )
 
-// Finding is one thing that Probe found out about a directory.
+// Finding is one result of Probe.
 type Finding struct {
 	About  string // "fs", "names", "locks", "owners" or "clock"
 	Level  Level
 	Detail string
-	Hint   string // what to change, and how; empty where nothing must be
+	Hint   string // the remedy; empty: none needed
 }
 
-// Summary puts findings into one: the worst level, all details and all hints.
+// Summary merges findings: the worst level, all details and all hints.
 func Summary(findings []Finding) (worst Level, detail, hint string) {
 	var details, hints []string
 
@@ -55,14 +55,13 @@ const probePrefix = ".everloop-probe-"
 // abandoned is the age at which the directory of a probe belongs to a process that died.
 const abandoned = time.Hour
 
-// probing lets one probe run at a time: a server that does not answer holds one
-// goroutine, and no more.
+// probing serialises probes: an unresponsive server blocks at most one goroutine.
 var probing = make(chan struct{}, 1)
 
-// Probe tries in a directory what workspaces need of a file system: to give names
-// without replacing, to lock, and to change owners; and compares the clocks of its
-// server and of this machine. uid is the user that a file is given to; 0 leaves that out.
-// It leaves nothing behind. A file system that does not answer in time is an error.
+// Probe tests in a directory the operations that workspaces need of a file system: renaming
+// without replacing, locking, and changing owners; and compares the clocks of its server and of
+// this machine. uid is the user for the owner test; 0 skips it. It removes its files. A file
+// system that does not respond in time is an error.
 func Probe(ctx context.Context, dir string, uid int) ([]Finding, error) {
 	select {
 	case probing <- struct{}{}:
@@ -99,6 +98,7 @@ type prober struct {
 	mount mount
 }
 
+// probe runs all tests in a new directory, which it removes.
 func probe(dir string, uid int) (findings []Finding, err error) {
 	removeAbandoned(dir)
 
@@ -152,7 +152,7 @@ func (p *prober) kind() Finding {
 	return Finding{About: "fs", Detail: name}
 }
 
-// renames tries whether names are given and exchanged in one step.
+// renames tests whether names are created and exchanged atomically.
 func (p *prober) renames() Finding {
 	f := Finding{About: "names"}
 	if err := p.tryRenames(); err != nil {
@@ -192,7 +192,7 @@ func (p *prober) renames() Finding {
 	return f
 }
 
-// tryRenames renames as workspaces do, whichever steps that takes.
+// tryRenames renames as workspaces do, possibly in several steps.
 func (p *prober) tryRenames() error {
 	from := p.path + "/from"
 	if err := os.WriteFile(from, []byte("new"), 0o600); err != nil {
@@ -219,7 +219,7 @@ func (p *prober) tryRenames() error {
 	return err
 }
 
-// locks tries whether a second open file is kept out.
+// locks tests whether a lock excludes a second open file.
 func (p *prober) locks() Finding {
 	f := Finding{About: "locks", Detail: "file locks work"}
 
@@ -241,6 +241,7 @@ func (p *prober) locks() Finding {
 	return f
 }
 
+// tryLocks returns an error unless a lock of one open file excludes another.
 func (p *prober) tryLocks() error {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_CLOEXEC
 
@@ -280,7 +281,7 @@ func tryLock(fd int, kind int16) error {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Len: 1})
 }
 
-// owners tries to give a file to the user of a session.
+// owners tests changing a file's owner to the user of a session.
 func (p *prober) owners(uid int) Finding {
 	f := Finding{About: "owners", Detail: "files can be given to other users"}
 	file := p.path + "/owner"

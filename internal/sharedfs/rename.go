@@ -1,9 +1,8 @@
 //go:build linux
 
-// Package sharedfs does what file systems that several machines share (NFS, CephFS,
-// GlusterFS, JuiceFS, 9p, FUSE) do differently from local ones: renaming without
-// replacing, writing back, and caching attributes. It must not know what the files
-// are for.
+// Package sharedfs implements operations in which file systems that several machines share (NFS,
+// CephFS, GlusterFS, JuiceFS, 9p, FUSE) differ from local ones: renaming without replacing,
+// writing back, and caching attributes. It must not depend on the use of the files.
 package sharedfs
 
 import (
@@ -12,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported reports that the file system cannot do what was asked for.
+// ErrUnsupported reports that the file system does not support an atomic operation.
 var ErrUnsupported = errors.New("the file system cannot do this in one step")
 
-// RenameNoReplace renames from to to, and returns EEXIST when to exists. fd is an open
-// descriptor of a regular file, or -1; it may stand for the same file without the
-// right to read or write it (O_PATH) afterwards.
+// RenameNoReplace renames from to to, and returns EEXIST when to exists. fd is an open descriptor
+// of a regular file, or -1; afterwards it can refer to the same file with O_PATH.
 //
-// A file system that refuses flags of renameat2 gets the same in steps. For what is no
-// directory they are as safe: a hard link is made only if the name is free. A crash
-// in between leaves both names of one file. See renameDirectory and renameByClaim for
-// what is weaker.
+// On a file system that rejects the flags of renameat2 it uses several steps. For entries that
+// are not directories they are equally safe: a hard link is created only if the name is free. A
+// crash in between leaves both names of one file. See renameDirectory and renameByClaim for
+// weaker guarantees.
 func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 	err := RenameInOneStep(fromDir, from, toDir, to)
 	if !errors.Is(err, ErrUnsupported) {
@@ -47,7 +45,7 @@ func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 	}
 
 	hold(fd, toDir, to)
-	// What a command has put at the old name by now is another file, and stays.
+	// If a command has created another file at the old name in the meantime, that file stays.
 	if same(fromDir, from, &st) {
 		err = unix.Unlinkat(fromDir, from, 0)
 	}
@@ -59,8 +57,8 @@ func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 	return err
 }
 
-// RenameInOneStep renames from to to, and returns EEXIST when to exists, or
-// ErrUnsupported where that takes more steps.
+// RenameInOneStep renames from to to atomically, and returns EEXIST when to exists, or
+// ErrUnsupported.
 func RenameInOneStep(fromDir int, from string, toDir int, to string) error {
 	err := renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
 	if refused(err) {
@@ -70,7 +68,7 @@ func RenameInOneStep(fromDir int, from string, toDir int, to string) error {
 	return err
 }
 
-// Rename renames from to to, and replaces what is there.
+// Rename renames from to to, and replaces an existing entry.
 func Rename(fromDir int, from string, toDir int, to string) error {
 	return renameat2(fromDir, from, toDir, to, 0)
 }
@@ -85,9 +83,9 @@ func Exchange(dirA int, a string, dirB int, b string) error {
 	return err
 }
 
-// renameDirectory renames a directory to a free name. A file, or a directory with
-// content, that comes to the name in the same moment is kept by the kernel; an empty
-// directory that comes there is replaced. Who must exclude that too holds a lock.
+// renameDirectory renames a directory to a free name. The kernel preserves a file, or a non-empty
+// directory, that is created concurrently at the name; an empty directory is replaced. A caller
+// that must exclude this needs a lock.
 func renameDirectory(fromDir int, from string, toDir int, to string) error {
 	var st unix.Stat_t
 
@@ -108,9 +106,9 @@ func renameDirectory(fromDir int, from string, toDir int, to string) error {
 	return err
 }
 
-// renameByClaim renames where there are no hard links: an empty file takes the name if
-// it is free, and is then replaced. What a command writes to the empty file in between
-// is lost; a crash leaves it empty.
+// renameByClaim renames without hard links: it creates an empty file at the name if it is free,
+// and then replaces it. A command's write to the empty file in between is lost; a crash leaves
+// the empty file.
 func renameByClaim(fromDir int, from string, toDir int, to string) error {
 	claim, err := unix.Openat(toDir, to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -133,9 +131,9 @@ func renameByClaim(fromDir int, from string, toDir int, to string) error {
 	return err
 }
 
-// hold makes fd stand for the new name of its file. An NFS client does not delete a
-// name by which a file is open: it hides it until the file is closed, which would
-// change the file's change time, and so its ETag, after it was returned.
+// hold reopens fd by the new name of its file. An NFS client does not delete a name by which a
+// file is open, but renames it until the file is closed, which would change the file's change
+// time, and so its ETag, after it was returned.
 func hold(fd, dir int, name string) {
 	var st unix.Stat_t
 	if fd < 0 || unix.Fstat(fd, &st) != nil {
@@ -144,7 +142,7 @@ func hold(fd, dir int, name string) {
 
 	renamed, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // a command took it away already
+		return // a command has already moved or deleted it
 	}
 
 	defer func() { _ = unix.Close(renamed) }()
@@ -163,9 +161,9 @@ func same(dir int, name string, st *unix.Stat_t) bool {
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
-// refused reports that the file system, or the kernel, lacks what was asked for. Of a
-// directory that is moved into itself EINVAL says something else: the plain rename
-// that comes next returns it again.
+// refused reports that the file system, or the kernel, does not support an operation. For a
+// directory that is moved into itself EINVAL has another meaning: the following plain rename
+// returns it again.
 func refused(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
@@ -198,8 +196,7 @@ func linkat(fromDir int, from string, toDir int, to string) error {
 	})
 }
 
-// Link gives a file a second name, or returns ErrUnsupported where there are no hard
-// links.
+// Link creates a hard link, or returns ErrUnsupported.
 func Link(fromDir int, from string, toDir int, to string) error {
 	err := linkat(fromDir, from, toDir, to)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || refused(err) {

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Simulation makes a local file system behave like one that machines share.
+// Simulation makes a local file system behave like a shared one.
 type Simulation struct {
-	NoRenameFlags    bool // renameat2 answers EINVAL to every flag
-	NoHardLinks      bool // linkat answers EPERM
+	NoRenameFlags    bool // renameat2 returns EINVAL for all flags
+	NoHardLinks      bool // linkat returns EPERM
 	CachesAttributes bool
 	Looked           func(name string, flags int) // called by Stat
-	Stale            func(name string) bool       // what is done to this name answers ESTALE
+	Stale            func(name string) bool       // operations on this name return ESTALE
 
-	// What Probe meets.
+	// Results of Probe.
 	NoLocks     bool          // locks answer ENOLCK
-	KeepsOwners bool          // chown answers EPERM
+	KeepsOwners bool          // chown returns EPERM
 	ClockAhead  time.Duration // of the file server
 	Mount       string        // the line of /proc/self/mountinfo
 }
 
 var simulation atomic.Pointer[Simulation]
 
-// Simulate is for tests only, which internal/arrows holds: it is in force, for the whole process, until restore is
-// called.
+// Simulate is for tests only, as internal/arrows checks: it applies to the whole process until
+// restore is called.
 func Simulate(s Simulation) (restore func()) {
 	before := simulation.Swap(&s)
 	return func() { simulation.Store(before) }

@@ -9,17 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client that takes a name for a file that another machine has replaced learns it only
-// from the server's ESTALE, and may do so again for as long as it caches names, a second
-// by default.
+// A client with a cached name of a file that another machine has replaced receives ESTALE from
+// the server, possibly repeatedly while it caches names, a second by default.
 const (
 	staleTries = 100
 	stalePause = 20 * time.Millisecond
 )
 
-// lookedUpAgain does something to a name in an open directory, and again when the file
-// that the name led to was replaced on another machine: each time the server is asked
-// what the name is. What is stale after the last try is returned as unix.ESTALE.
+// lookedUpAgain calls do for a name in an open directory, and repeats it after ESTALE: each time
+// it revalidates the name. It returns unix.ESTALE if the last attempt fails, too.
 func lookedUpAgain(dir int, name string, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()

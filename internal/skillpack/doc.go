@@ -1,8 +1,7 @@
-// Package skillpack reads skill packages after the open agent-skills
-// specification: a directory with a file SKILL.md, whose front matter names and
-// describes the skill, and further files that its text refers to. It checks them
-// and gives them a digest. It knows neither where packages are kept nor what is
-// done with them, so that the service and the registry judge them alike.
+// Package skillpack reads skill packages of the open agent-skills specification: a directory with
+// a file SKILL.md, whose front matter names and describes the skill, and files that its text
+// references. It validates packages and computes their digest. It does not depend on their
+// storage or use, so that the service and the registry apply the same rules.
 package skillpack
 
 // Bounds of packages (docs/skills.md) and of the front matter (the open
@@ -19,5 +18,5 @@ const (
 	maxBodyLines   = 500      // beyond, the specification advises to split the text
 )
 
-// DocumentName is the file that makes a directory a skill package.
+// DocumentName is the required file of a skill package.
 const DocumentName = "SKILL.md"

@@ -16,16 +16,16 @@ type Document struct {
 	Description   string
 	License       string
 	Compatibility string
-	// Version is metadata.version, or version; empty when the author gives none.
+	// Version is metadata.version, or version; empty: unspecified.
 	Version string
-	// AllowedTools are the tools that the skill is made for.
+	// AllowedTools are the tools of the skill.
 	AllowedTools []string
-	// RequiredEnv are the variables, and Permissions the rights, that the skill
-	// says it needs: metadata.required_env and metadata.permissions.
+	// RequiredEnv are the variables, and Permissions the rights, that the skill requires:
+	// metadata.required_env and metadata.permissions.
 	RequiredEnv []string
 	Permissions []string
-	// FrontMatter is the whole front matter as JSON values: strings, numbers,
-	// booleans, nil, []any and map[string]any.
+	// FrontMatter contains the whole front matter as JSON values: strings, numbers, booleans,
+	// nil, []any and map[string]any.
 	FrontMatter map[string]any
 	// Body is the text below the front matter.
 	Body string
@@ -33,8 +33,7 @@ type Document struct {
 	Warnings []string
 }
 
-// Parse reads a SKILL.md. What is wrong with it comes as an *Error with all
-// problems that could be found at once.
+// Parse parses a SKILL.md. An invalid document is an *Error with all detectable problems.
 func Parse(content []byte) (Document, error) {
 	if len(content) > MaxDocument {
 		return Document{}, failf("%s is larger than %d bytes", DocumentName, MaxDocument)
@@ -125,7 +124,7 @@ func split(text string) (head, body string, err error) {
 	return "", "", failf("the front matter does not end: a line with three hyphens is missing")
 }
 
-// document takes the fields of the front matter.
+// document converts the fields of the front matter.
 func document(fields map[string]any) (Document, error) {
 	var wrong problems
 
@@ -184,8 +183,8 @@ func (d *Document) metadata(metadata map[string]any, wrong *problems) {
 	}
 }
 
-// known are the fields of the specification, and version, which many packages
-// have at the top.
+// known contains the fields of the specification, and version, which many packages have at the
+// top level.
 var known = map[string]bool{
 	"name": true, "description": true, "license": true, "compatibility": true, "metadata": true, "allowed-tools": true, "version": true,
 }
@@ -204,8 +203,8 @@ func (d *Document) warn(text string) {
 	}
 }
 
-// CheckName returns what is wrong with the name of a skill, with a valid name that is
-// close to it; empty when nothing is wrong.
+// CheckName returns the problem of a skill's name, with a suggestion of a valid name; empty:
+// none.
 func CheckName(name string) (problem string) {
 	if problem = nameProblem(name); problem != "" {
 		problem += offer(name)
@@ -237,7 +236,7 @@ func nameProblem(name string) string {
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// offer suggests a valid name in place of one that is not; empty when nothing is left of it.
+// offer returns a valid name similar to an invalid one; empty: none.
 func offer(name string) string {
 	valid := strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
 	if len(valid) > MaxName {
@@ -273,8 +272,7 @@ func word(fields map[string]any, name string, required bool, wrong *problems) st
 	return text
 }
 
-// plain gives a single value as its author wrote it; empty for none, and for
-// lists and maps.
+// plain returns a scalar value in its source form; empty for none, and for lists and maps.
 func plain(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -15,10 +15,9 @@ import (
 // maxDepth bounds how deep lists and maps of the front matter nest.
 const maxDepth = 8
 
-// readFrontMatter reads YAML into JSON values. It takes plain data only: no
-// anchors, by which a small text unfolds into a large one, no types of its own,
-// no name twice in one map. Texts that must be quoted in YAML and are not, such as a
-// description with a colon, are taken as texts, with a warning.
+// readFrontMatter converts YAML to JSON values. It accepts plain data only: no anchors, which can
+// expand a small text to a large one, no custom types, no duplicate keys. Unquoted texts that
+// need quotes in YAML, such as a description with a colon, are accepted with a warning.
 func readFrontMatter(text string) (fields map[string]any, warnings []string, err error) {
 	root, err := parseYAML(text)
 	if err != nil {
@@ -78,8 +77,8 @@ func parseYAML(text string) (root *yaml.Node, err error) {
 // quotable is a line with a name and a text that no character marks as anything else.
 var quotable = regexp.MustCompile(`^( *[A-Za-z][A-Za-z0-9_-]*:[ \t]+)([^\s'"\[{|>&*!#].*)$`)
 
-// quoteTexts puts texts in quotes that are not valid YAML as they are: each with the lines
-// that continue it, as they are folded in YAML. lines are their numbers in the file.
+// quoteTexts quotes texts that are not valid YAML, each including its folded continuation lines.
+// lines are their line numbers in the file.
 func quoteTexts(text string) (quoted string, lines []int) {
 	var out []string
 
@@ -118,7 +117,7 @@ func quoteTexts(text string) (quoted string, lines []int) {
 	return strings.Join(out, "\n"), lines
 }
 
-// indent returns the number of spaces that a line starts with; -1 for one that is blank.
+// indent returns the number of leading spaces of a line; -1 for a blank line.
 func indent(line string) int {
 	text := strings.TrimLeft(line, " ")
 	if text == "" {
@@ -134,8 +133,8 @@ var (
 	ofParser = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
 )
 
-// yamlReason returns the library's message without its own name. Its line numbers are made
-// those of the file, in which the front matter starts in line 2.
+// yamlReason returns the library's message without the library's name, and with line numbers of
+// the file, in which the front matter starts at line 2.
 func yamlReason(err error) string {
 	shift := 1
 	if ofParser.MatchString(err.Error()) {
@@ -242,10 +241,10 @@ func scalar(n *yaml.Node, line int, wrong *problems) any {
 	}
 }
 
-// maxExponent bounds the powers of ten of numbers; databases take no large ones.
+// maxExponent is the maximum decimal exponent of numbers; databases reject larger ones.
 const maxExponent = 1000
 
-// absurd reports whether a number has so large an exponent that it is better kept as text.
+// absurd reports whether a number's exponent is so large that it is stored as text.
 func absurd(number string) bool {
 	at := strings.IndexAny(number, "eE")
 	if at < 0 {

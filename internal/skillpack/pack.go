@@ -32,9 +32,8 @@ type Pack struct {
 	Digest string // see Digest
 }
 
-// Inspect reads a package whole: its SKILL.md is parsed, its limits are held,
-// its digest is taken. What is wrong with the package is an *Error or a
-// *safezip.Error; any other error is of reading it.
+// Inspect reads a whole package: it parses SKILL.md, checks the limits and computes the digest.
+// An invalid package is an *Error or a *safezip.Error; any other error is a read error.
 func Inspect(ctx context.Context, files []File) (Pack, error) {
 	p := Pack{Files: withoutLitter(files)}
 	renamed := p.nameDocument()
@@ -68,7 +67,7 @@ func Inspect(ctx context.Context, files []File) (Pack, error) {
 	return p, err
 }
 
-// withoutLitter leaves out what operating systems put next to files of their users.
+// withoutLitter removes metadata files of operating systems.
 func withoutLitter(files []File) []File {
 	return slices.DeleteFunc(slices.Clone(files), func(f File) bool {
 		switch base := path.Base(f.Path); strings.ToLower(base) {
@@ -80,8 +79,7 @@ func withoutLitter(files []File) []File {
 	})
 }
 
-// nameDocument gives the document its name when only the case of its letters differs. It
-// returns the name that the document had.
+// nameDocument corrects the case of the document's name. It returns the previous name.
 func (p *Pack) nameDocument() (was string) {
 	if slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == DocumentName }) {
 		return ""
@@ -97,6 +95,7 @@ func (p *Pack) nameDocument() (was string) {
 	return ""
 }
 
+// checkFiles validates the paths, number and sizes of the files.
 func (p *Pack) checkFiles() error {
 	if len(p.Files) > MaxFiles {
 		return failf("the package has more than %d files", MaxFiles)
@@ -111,7 +110,7 @@ func (p *Pack) checkFiles() error {
 		if problem := safezip.CheckName(f.Path); problem != "" {
 			wrong.addf("%s %s", shown(f.Path), problem)
 		}
-		// Sorted, a file and what would lie below it need not be neighbours.
+		// In sorted order, a file and a path below it need not be adjacent.
 		below := func(other File) bool { return strings.HasPrefix(other.Path, f.Path+"/") }
 		if i > 0 && p.Files[i-1].Path == f.Path {
 			wrong.addf("%s comes twice", shown(f.Path))
@@ -144,11 +143,10 @@ func readAll(f File, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// Digest names the content of a package: sha256: and the SHA-256, in hex, over
-// all files in the order of their paths' bytes, each as its path, a zero byte,
-// its length in bytes as a decimal number, a zero byte, and its content. Modes
-// and times do not count. It also gives the size of all files together, which it
-// holds to MaxBytes.
+// Digest returns the digest of a package's content: sha256: and the SHA-256, in hex, over all
+// files in the byte order of their paths, each as its path, a zero byte, its length in bytes as a
+// decimal number, a zero byte, and its content. Modes and times are not included. It also returns
+// the total size of the files, which must not exceed MaxBytes.
 func Digest(ctx context.Context, files []File) (digest string, size int64, err error) {
 	h := sha256.New()
 
@@ -190,7 +188,7 @@ func hashFile(h io.Writer, f File) (int64, error) {
 	return n, err
 }
 
-// InMemory makes a file of a package from its content.
+// InMemory returns a file of a package with a given content.
 func InMemory(name string, content []byte) File {
 	mode := fs.FileMode(0o644)
 	if bytes.HasPrefix(content, []byte("#!")) {
@@ -203,9 +201,8 @@ func InMemory(name string, content []byte) File {
 	}
 }
 
-// Unwrap takes away the one directory that a package may come in: SKILL.md is
-// then in it and not at the root. It gives the directory's name, empty when
-// there is none.
+// Unwrap removes a single top-level directory around a package: SKILL.md is in it and not at the
+// root. It returns the directory's name; empty: none.
 func Unwrap(files []File) (unwrapped []File, dir string) {
 	files = withoutLitter(files)
 	for _, f := range files {

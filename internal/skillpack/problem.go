@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Error lists what is wrong with a package, in words for its author.
+// Error lists the problems of a package for its author.
 type Error struct{ Problems []string }
 
 func (e *Error) Error() string { return strings.Join(e.Problems, "; ") }
 
-// problems gathers what is wrong, up to a number that can be read.
+// problems collects problems, up to a readable number.
 type problems []string
 
 const maxProblems = 20

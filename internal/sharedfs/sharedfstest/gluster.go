@@ -24,8 +24,8 @@ const (
 	clientProgram = "glusterfs"
 )
 
-// gluster is a volume of one brick, served over loopback and mounted twice. It needs
-// no management daemon: the graphs of server and client are written out.
+// gluster is a volume of one brick, served over loopback and mounted twice. It needs no
+// management daemon: the graphs of server and client are generated.
 type gluster struct {
 	dir       string
 	port      int
@@ -33,7 +33,7 @@ type gluster struct {
 	processes []*exec.Cmd
 }
 
-// usable says why no volume can be mounted here.
+// usable returns why no volume can be mounted here.
 func usable() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -154,7 +154,7 @@ func (g *gluster) ready(at string) error {
 			return fmt.Errorf("%s was not mounted in %s: %w\n%s", at, startTime, err, log[max(0, len(log)-4000):])
 		}
 
-		time.Sleep(50 * time.Millisecond) // a mount gives no sign
+		time.Sleep(50 * time.Millisecond) // there is no event of a mount
 	}
 }
 

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package sharedfstest runs the tests of a package again as on a file system that
-// machines share: one that is simulated, and a GlusterFS volume where this machine can
-// mount one. It is for tests only.
+// Package sharedfstest repeats the tests of a package on shared file systems: a simulated one,
+// and a GlusterFS volume where this machine can mount one. It is for tests only.
 package sharedfstest
 
 import (
@@ -93,8 +92,8 @@ func simulations(m *testing.M) (code int) {
 	return code
 }
 
-// onGluster returns the pass on a mounted volume, with further arguments. It prints why there
-// is none where a volume cannot be mounted.
+// onGluster returns the result of the tests on a mounted volume, with further arguments. It
+// prints the reason when a volume cannot be mounted.
 func onGluster(further ...string) int {
 	if err := usable(); err != nil {
 		fmt.Println("file system: GlusterFS cannot be mounted here (" + err.Error() + "): this pass is left out")
@@ -114,8 +113,7 @@ func pass(m *testing.M, name string) int {
 	return m.Run()
 }
 
-// inNamespace runs this binary once more with mounts of its own, which vanish with it
-// however it ends.
+// inNamespace runs this binary again in a mount namespace, which ends with it.
 func inNamespace(further ...string) int {
 	dir, err := os.MkdirTemp("", "everloop-glusterfs-")
 	if err != nil {
@@ -128,7 +126,7 @@ func inNamespace(further ...string) int {
 		fmt.Println("file system: GlusterFS:", err)
 		return 1
 	}
-	// The parent's death signal is that of the thread.
+	// The parent-death signal is bound to the thread.
 	runtime.LockOSThread()
 
 	defer runtime.UnlockOSThread()
@@ -151,7 +149,7 @@ func inNamespace(further ...string) int {
 	return 0
 }
 
-// arguments are those of this process without the files that it writes itself.
+// arguments returns this process's arguments without output files.
 func arguments() []string {
 	var out []string
 
@@ -206,13 +204,13 @@ var (
 // Mounted reports whether this pass is on a mounted volume.
 func Mounted() bool { return mounted != nil }
 
-// Simulated reports whether this pass is on a local disk that is made to behave like a
-// shared one: what does not depend on that has run before.
+// Simulated reports whether this run simulates a shared file system: tests that do not depend on
+// it have already run.
 func Simulated() bool { return simulated }
 
-// Machines returns the same new directory of a volume as two machines have it mounted,
-// the second with attributes and names cached for ten minutes. Where there is no
-// volume, the test is skipped: Run has printed why.
+// Machines returns a new directory of a volume through two mounts, as on two machines; the second
+// caches attributes and names for ten minutes. It skips the test without a volume: Run has
+// printed the reason.
 func Machines(t testing.TB) (one, other string) {
 	t.Helper()
 
