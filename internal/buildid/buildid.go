@@ -1,5 +1,5 @@
-// Package buildid names the build of the running program, so that workers of one
-// build are distinguished from those of another. It must not know what a build is for.
+// Package buildid identifies the build of the running program, so that workers of different
+// builds are distinguished. It must not depend on the use of the id.
 package buildid
 
 import (
@@ -14,8 +14,8 @@ import (
 // hashLength is how many hexadecimal digits of the hash are part of the name.
 const hashLength = 12
 
-// Of gives the version and a hash of the running program, as 2611.0.0-b92b24adeb9c.
-// Equal sources, flags and toolchain give the same name on every machine.
+// Of returns the version and a hash of the running program, such as 2611.0.0-b92b24adeb9c. Equal
+// sources, flags and toolchains result in equal ids on all machines.
 func Of(version string) (string, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -30,8 +30,8 @@ func Of(version string) (string, error) {
 	return version + "-" + hash, nil
 }
 
-// ofFile returns the hash of a program's build id, which the linker derives from all that
-// went into the program; of the whole file where it has none.
+// ofFile returns the hash of a program's build id, which the linker derives from all its inputs;
+// without a build id, the hash of the file.
 func ofFile(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func ofFile(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:hashLength], nil
 }
 
-// linkedID reads the note with the build id that Go's linker writes; nil: there is none.
+// linkedID returns the build id in the note of Go's linker; nil: none.
 func linkedID(file io.ReaderAt) []byte {
 	program, err := elf.NewFile(file)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package clients identifies the clients of a listener by their addresses, behind
-// proxies too, and bounds the connections of each.
+// Package clients identifies the clients of a listener by address, including clients behind
+// trusted proxies, and limits the connections of each.
 package clients
 
 import (
@@ -52,9 +52,9 @@ func (p Proxies) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(peer) })
 }
 
-// Client returns the address of the client behind a peer. forwarded holds the values of
-// X-Forwarded-For in their order: the last entry that is no proxy of ours counts, since
-// clients can write what stands before it. An entry that is no address ends the search.
+// Client returns the address of the client behind a peer. forwarded contains the values of
+// X-Forwarded-For in order: the last entry that is not a trusted proxy is the client, since
+// clients can forge the entries before it. An invalid entry ends the search.
 func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
 	client := peer.Unmap()
 
@@ -84,8 +84,8 @@ func IP(addr netip.Addr) string {
 	return addr.Unmap().WithZone("").String()
 }
 
-// Network returns what limits count as one client: an IPv4 address, or the /64 of an IPv6
-// address, which one machine can fill alone.
+// Network returns the network that limits count as one client: an IPv4 address, or the /64 of an
+// IPv6 address, because one machine can use a whole /64.
 func Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 

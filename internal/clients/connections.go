@@ -10,9 +10,9 @@ import (
 	"everloop/internal/limit"
 )
 
-// Connections bounds the connections that are open at once for one client. A client
-// behind a trusted proxy is counted by its requests under way. The zero limit counts
-// nothing. It is safe for concurrent use.
+// Connections limits the open connections per client. A client behind a trusted proxy is counted
+// by its requests in flight. With the limit zero nothing is counted. It is safe for concurrent
+// use.
 type Connections struct {
 	most    int
 	proxies Proxies
@@ -20,12 +20,12 @@ type Connections struct {
 	open limit.Keyed[netip.Prefix]
 }
 
-// NewConnections returns a new bound of most connections for each client; 0: no bound.
+// NewConnections returns a limit of most connections per client; 0: unlimited.
 func NewConnections(most int, proxies Proxies) *Connections {
 	return &Connections{most: most, proxies: proxies}
 }
 
-// acquire counts a connection of a client, until release; nil: the client has too many.
+// acquire counts a connection of a client until release; nil: the client is at its limit.
 func (c *Connections) acquire(client netip.Prefix) (release func()) {
 	release, _ = c.open.Try(limit.Bound[netip.Prefix]{Key: client, Max: c.most})
 	return release
@@ -39,13 +39,13 @@ const (
 	refusalTime = time.Second
 )
 
-// Listen returns the listener with the bound applied. A connection beyond it gets the
-// bytes of refusal, a whole answer, and is closed.
+// Listen returns the listener with the limit applied. A connection above it receives the bytes of
+// refusal, a complete response, and is closed.
 func (c *Connections) Listen(listener net.Listener, refusal func() []byte) net.Listener {
 	return &boundListener{Listener: listener, connections: c, refusal: refusal, refusing: make(chan struct{}, maxRefusals)}
 }
 
-// Refusal returns the answer to a connection beyond the bound, of services that say no more.
+// Refusal returns the default response to a connection above the limit.
 func Refusal() []byte {
 	return []byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 }
@@ -94,8 +94,8 @@ func (l *boundListener) refuse(conn net.Conn) {
 		if _, err := conn.Write(l.refusal()); err != nil {
 			return
 		}
-		// A close with unread bytes resets the connection, and the client may lose the
-		// answer: what it sends is read until it ends, within the time.
+		// Closing with unread bytes resets the connection, and the client may lose the response:
+		// so drain the client's data until its end, or the timeout.
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			_, _ = io.Copy(io.Discard, conn)
 		}
@@ -109,13 +109,13 @@ type Conn struct {
 	proxied     bool
 
 	mu      sync.Mutex
-	release func() // ends the count; nil: nothing is counted
+	release func() // ends the count; nil: not counted
 	closed  bool
 }
 
-// Begin counts a request of a trusted proxy for the client that it is from, until Idle
-// or the end of the connection; false: the client has too many. On a connection of a
-// client itself, which is counted already, it does nothing.
+// Begin counts a request of a trusted proxy for its client, until Idle or the end of the
+// connection; false: the client is at its limit. On a direct connection, which is already
+// counted, it does nothing.
 func (c *Conn) Begin(client netip.Addr) bool {
 	if !c.proxied {
 		return true
@@ -134,7 +134,7 @@ func (c *Conn) Begin(client netip.Addr) bool {
 	return c.release != nil
 }
 
-// Idle ends what Begin counted.
+// Idle ends the count of Begin.
 func (c *Conn) Idle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

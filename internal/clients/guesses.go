@@ -10,23 +10,23 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxRemembered bounds what is remembered of clients, in entries of each kind.
+// maxRemembered is the maximum number of entries of each kind in memory.
 const maxRemembered = 10_000
 
-// Guesses counts the different wrong credentials of each client, by the text of its network.
-// A client that has used up its allowance is refused without a look at what it sends, so
-// that a right guess among wrong ones is not found out; what was accepted from there before
-// still is. It is safe for concurrent use.
+// Guesses counts the distinct wrong credentials of each client, by the text of its network. A
+// client above its allowance is rejected without a check of its credentials, so that a correct
+// guess is not revealed; credentials that were accepted from it before still work. It is safe for
+// concurrent use.
 type Guesses struct {
 	most int
 	now  func() time.Time
 
 	mu     sync.Mutex
 	left   map[string]*rate.Limiter
-	judged map[guess]bool // whether what a client sent held, the last time
+	judged map[guess]bool // result of the last check of a client's credentials
 }
 
-// guess is what a client has sent.
+// guess identifies credentials of a client.
 type guess struct {
 	client      string
 	credentials [sha256.Size]byte
@@ -46,8 +46,8 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	return &Guesses{most: perMinute, now: now, left: map[string]*rate.Limiter{}, judged: map[guess]bool{}}
 }
 
-// Wait returns how many seconds a client must wait before it may send new credentials, and 0
-// when these may be judged now.
+// Wait returns the number of seconds until a client can try new credentials, and 0 when these can
+// be checked now.
 func (g *Guesses) Wait(client string, credentials [sha256.Size]byte) int {
 	of := guess{client, credentials}
 
@@ -67,8 +67,7 @@ func (g *Guesses) Wait(client string, credentials [sha256.Size]byte) int {
 	return max(1, int(math.Ceil((1-tokens)*60/float64(g.most))))
 }
 
-// Note remembers whether credentials held. What was refused once and is sent again is no
-// new guess.
+// Note records the result of a check. Repeated wrong credentials count once.
 func (g *Guesses) Note(client string, credentials [sha256.Size]byte, held bool) {
 	of := guess{client, credentials}
 
@@ -91,7 +90,7 @@ func (g *Guesses) spend(client string) {
 
 	left := g.left[client]
 	if left == nil {
-		if len(g.left) >= maxRemembered { // those that are whole again go, or else all
+		if len(g.left) >= maxRemembered { // drop full buckets, or else all
 			maps.DeleteFunc(g.left, func(_ string, l *rate.Limiter) bool { return l.TokensAt(now) >= float64(g.most) })
 
 			if len(g.left) >= maxRemembered {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what files take of a file system.
+// Usage is the use of a file system by files.
 type Usage struct {
 	Bytes  int64 // on the disk, and PerInode for each entry
-	Inodes int64 // files, directories, links and whatever else has a name
+	Inodes int64 // files, directories, links and other entries
 }
 
-// PerInode is what each entry counts in addition to its content, in bytes: also an empty
-// file takes space.
+// PerInode is counted for each entry in addition to its content, in bytes, because even an empty
+// file uses space.
 const PerInode = 256
 
 // Exceeds reports whether u is more than a limit; a limit of 0 is none.
@@ -33,10 +33,11 @@ func (u Usage) Plus(o Usage) Usage { return Usage{u.Bytes + o.Bytes, u.Inodes + 
 // Minus subtracts.
 func (u Usage) Minus(o Usage) Usage { return Usage{u.Bytes - o.Bytes, u.Inodes - o.Inodes} }
 
-// Block rounds the length of a file's content up to what most file systems take for it.
+// Block rounds the length of a file's content up to whole blocks of 4 KiB, the block size of most
+// file systems.
 func Block(size int64) int64 { return (size + 4095) &^ 4095 }
 
-// Measure adds up what is below a directory, up to just above limit.
+// Measure sums up the usage below a directory, and stops when it exceeds limit.
 func Measure(ctx context.Context, dir string, limit Usage) (Usage, error) {
 	s, err := NewScan(dir)
 	if err != nil {
@@ -49,9 +50,9 @@ func Measure(ctx context.Context, dir string, limit Usage) (Usage, error) {
 	return s.Used(), err
 }
 
-// Scan adds up what is below a directory, in steps. It never follows a link, never
-// opens a file, and holds one descriptor however deep directories lie in one another.
-// Commands may change the tree in the meantime: what they move is counted once, twice or not.
+// Scan sums up the usage below a directory, in steps. It does not follow links or open files, and
+// uses one descriptor at any depth. Commands can change the tree in the meantime: moved entries
+// are counted once, twice or not.
 type Scan struct {
 	used   Usage
 	dir    int // the directory that is open; -1: none
@@ -86,7 +87,7 @@ func NewScan(dir string) (*Scan, error) {
 	return &Scan{dir: fd, levels: []level{{id: id, name: dir}}, buf: make([]byte, 32<<10)}, nil
 }
 
-// Used returns what was found so far: at the end everything, before that no more than that.
+// Used returns the usage found so far; it is complete when Step has reported done.
 func (s *Scan) Used() Usage { return s.used }
 
 // Close frees the descriptor.
@@ -97,9 +98,9 @@ func (s *Scan) Close() {
 	}
 }
 
-// Step continues until everything was seen, more than limit was found, or the time is
-// over, and reports whether nothing is left to do. A zero time is none. The error is
-// that of the context.
+// Step continues until the scan is complete, the usage exceeds limit, or the deadline, and
+// reports whether the scan is complete. A zero time is no deadline. It returns an error only when
+// ctx is cancelled.
 func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done bool, err error) {
 	for !s.used.Exceeds(limit) {
 		if err := ctx.Err(); err != nil {
@@ -142,7 +143,7 @@ func (s *Scan) read(top *level) {
 	for _, name := range s.names {
 		var st unix.Stat_t
 		if unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // gone in the meantime
+			continue // deleted in the meantime
 		}
 		// A file with several names counts several times.
 		s.used = s.used.Plus(Usage{Bytes: st.Blocks*512 + PerInode, Inodes: 1})
@@ -159,7 +160,7 @@ func (s *Scan) down(top *level) {
 
 	fd, err := openDir(s.dir, name)
 	if err != nil {
-		return // gone in the meantime
+		return // deleted in the meantime
 	}
 
 	id, err := identify(fd)
@@ -173,8 +174,8 @@ func (s *Scan) down(top *level) {
 	s.levels = append(s.levels, level{id: id, name: name})
 }
 
-// up goes back to the directory above. One that was moved in the meantime has another above
-// it: then the way is gone again from the top, as far as it still leads.
+// up returns to the parent directory. A directory that was moved in the meantime has another
+// parent: then the path is opened again from the root, as deep as it still exists.
 func (s *Scan) up() {
 	s.levels = s.levels[:len(s.levels)-1]
 	if s.open("..", len(s.levels)-1) {
@@ -185,7 +186,7 @@ func (s *Scan) up() {
 
 	s.levels = path[:1]
 	if !s.open(path[0].name, 0) {
-		path[0].rest, path[0].read = nil, true // the whole tree is gone
+		path[0].rest, path[0].read = nil, true // the whole tree was deleted
 		return
 	}
 
@@ -194,14 +195,14 @@ func (s *Scan) up() {
 	}
 }
 
-// open opens what must be the directory of a level.
+// open opens the directory of a level, and verifies its identity.
 func (s *Scan) open(name string, at int) bool {
 	fd, err := openDir(s.dir, name)
 	if err != nil {
 		return false
 	}
 
-	path := s.levels[:at+1] // up keeps what lies behind
+	path := s.levels[:at+1] // up still uses the deeper levels
 	if id, err := identify(fd); err != nil || id != path[at].id {
 		_ = unix.Close(fd)
 		return false

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package diskspace measures what directories take of a file system, what is free on
-// it, and whether the part that is reserved for the engines is touched. It must not
-// know what is kept there.
+// Package diskspace measures the disk usage of directories and the free space of file systems,
+// and checks the reserve of the engines. It must not depend on the stored data.
 package diskspace
 
 import (
@@ -11,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is the size of a file system and what is free of it.
+// Space is the size and the free space of a file system.
 type Space struct {
 	Bytes, FreeBytes int64 // free: for users that are not root
-	// Inodes is 0 where the file system makes as many as it needs.
+	// Inodes is 0 where the file system creates inodes dynamically.
 	Inodes, FreeInodes int64
 }
 
-// Of asks the file system that a path is on.
+// Of returns the Space of the file system of a path.
 func Of(path string) (Space, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
@@ -36,9 +35,8 @@ func Of(path string) (Space, error) {
 	}, nil
 }
 
-// Reserve is the part of a file system that is kept for the engines: the larger of
-// Bytes and Percent of its size, and half of a small one at most. The zero value
-// reserves nothing.
+// Reserve is the part of a file system that is reserved for the engines: the larger of Bytes and
+// Percent of its size, at most half of it. The zero value reserves nothing.
 type Reserve struct {
 	Bytes   int64
 	Percent int // from 0 to 50, of the bytes up to maxShare, and of the inodes up to maxInodes
@@ -50,7 +48,7 @@ const (
 	maxInodes = 100_000
 )
 
-// Of gives what of a file system is reserved.
+// Of returns the reserved usage of a file system.
 func (r Reserve) Of(s Space) Usage {
 	return Usage{
 		Bytes:  min(max(r.Bytes, min(s.Bytes/100*int64(r.Percent), maxShare)), s.Bytes/2),
@@ -65,8 +63,8 @@ func (r Reserve) Touched(s Space, more Usage) bool {
 	return s.FreeBytes-more.Bytes < reserved.Bytes || s.Inodes > 0 && s.FreeInodes-more.Inodes < reserved.Inodes
 }
 
-// Check fails when the reserve of the file system that a path is on is touched, and
-// says by how much.
+// Check returns an error with the missing amount when the free space of a path's file system is
+// below the reserve.
 func (r Reserve) Check(path string) error {
 	s, err := Of(path)
 	if err != nil {

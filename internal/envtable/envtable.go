@@ -1,5 +1,5 @@
-// Package envtable lists the environment variables that a role reads, from the
-// struct of its flags. It must not know what any of them means.
+// Package envtable lists the environment variables of a role, from the struct of its flags. It
+// must not depend on their meaning.
 package envtable
 
 import (
@@ -16,13 +16,13 @@ import (
 // Row is one variable.
 type Row struct {
 	Variable string
-	Value    string // what is in effect; secrets are masked
+	Value    string // current value; secrets are masked
 	Default  string
 	Help     string
 }
 
-// Of lists the variables of a struct of flags in its order, those of embedded
-// structs among them. Numbers and switches have a value also when they are zero.
+// Of lists the variables of a struct of flags in its order, including embedded structs. Numbers
+// and booleans are listed with a value even if it is zero.
 func Of(flags any) []Row {
 	var rows []Row
 	add(&rows, reflect.ValueOf(flags))
@@ -48,8 +48,8 @@ func add(rows *[]Row, flags reflect.Value) {
 	}
 }
 
-// shown returns the value of a variable as any caller may see it. Numbers, switches and times
-// are no secrets, whatever their names are.
+// shown returns the value of a variable without secrets. Numbers, booleans and durations are
+// never secret, regardless of their names.
 func shown(variable string, value reflect.Value) string {
 	if value.CanInt() || value.CanUint() || value.CanFloat() || value.Kind() == reflect.Bool {
 		return text(value)
@@ -58,7 +58,7 @@ func shown(variable string, value reflect.Value) string {
 	return Masked(variable, text(value))
 }
 
-// text writes a value as the variable takes it.
+// text formats a value in the variable's syntax.
 func text(value reflect.Value) string {
 	switch v := value.Interface().(type) {
 	case []string:
@@ -88,13 +88,13 @@ const hidden = "***"
 
 var (
 	secretName = regexp.MustCompile(`(?i)KEY|SECRET|PASSWORD|TOKEN|CREDENTIAL|SIGNATURE`)
-	pathName   = regexp.MustCompile(`_(DIR|FILE)$`) // says where a secret is, and is none
+	pathName   = regexp.MustCompile(`_(DIR|FILE)$`) // the path of a secret is not secret
 	userinfo   = regexp.MustCompile(`//[^/?#\s]*@`)
 	parameters = regexp.MustCompile(`([?&])([^=&#\s]+)=([^&#,\s]*)`)
 )
 
-// Masked masks what must not be shown of a variable's value: secrets whole; of
-// addresses the user with the password, and parameters that are named as secrets.
+// Masked masks the secrets in a variable's value: a secret variable completely; in URLs, the user
+// information and parameters with names of secrets.
 func Masked(variable, value string) string {
 	if value == "" {
 		return ""

@@ -81,7 +81,7 @@ func Document() ([]byte, error) {
 func addEnvelope(data, envelope *huma.Schema, ofChat bool) {
 	properties := maps.Clone(envelope.Properties)
 	maps.Copy(properties, data.Properties)
-	properties["session_id"] = envelope.Properties["session_id"] // also of what has it as its own field
+	properties["session_id"] = envelope.Properties["session_id"] // also for events with their own session_id
 	data.Properties = properties
 
 	data.Required = append(append([]string{}, envelope.Required...), data.Required...)

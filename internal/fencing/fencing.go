@@ -1,5 +1,5 @@
-// Package fencing ends an attempt at some work when another attempt may have started.
-// It knows nothing of what the work is.
+// Package fencing ends an attempt at some work when another attempt may have started. It does not
+// depend on the work.
 package fencing
 
 import (
@@ -50,7 +50,7 @@ func Guard(ctx context.Context, fenced error, check func(context.Context) error)
 	return ctx, func() { cancel(nil) }
 }
 
-// Cause returns the reason for which a context has ended, if it has, else err.
+// Cause returns the cause of a context's end, if it has ended, else err.
 func Cause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -1,6 +1,5 @@
-// Package hosts decides which values of the Host header a listener answers. A page
-// whose name was made to point at this machine (DNS rebinding) sends its own name
-// there, and is rejected by it.
+// Package hosts decides which values of the Host header a listener accepts. It rejects pages
+// whose name resolves to this machine (DNS rebinding), because browsers send that name.
 package hosts
 
 import (
@@ -12,13 +11,13 @@ import (
 	"strings"
 )
 
-// List names the hosts that a listener answers in addition to those that need no
-// permission: IP addresses, which no DNS record can redirect, localhost, and names
-// without a dot, which are of the local network, as the services of a compose file.
+// List contains the allowed hosts in addition to hosts that are always allowed: IP addresses,
+// which DNS cannot redirect, localhost, and names without a dot, which are on the local network,
+// such as the services of a compose file.
 type List []string
 
-// Any as an entry of a List answers every host: for a listener behind a proxy that
-// checks names itself.
+// Any as an entry of a List allows every host, for a listener behind a proxy that checks names
+// itself.
 const Any = "*"
 
 // Check reports the entries that name no host. An entry is a name without a port, as
@@ -39,11 +38,10 @@ func (l List) Check() error {
 	return errors.Join(faults...)
 }
 
-// local are names that no public DNS server answers for.
+// local matches names that public DNS servers do not resolve.
 var local = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// Allows reports whether a request with this Host header is answered, whatever port
-// it names.
+// Allows reports whether a request with this Host header is allowed, with any port.
 func (l List) Allows(host string) bool {
 	name := host
 	if bare, _, err := net.SplitHostPort(host); err == nil {

@@ -1,6 +1,5 @@
-// Package lifecycle runs the long-lived parts of a process together: they end
-// together, in layers, and every error is reported. It must not know what any part
-// does.
+// Package lifecycle runs the long-lived services of a process: they stop together, in layers, and
+// every error is reported. It must not depend on the services.
 package lifecycle
 
 import (
@@ -22,9 +21,9 @@ type Service interface {
 // Layer is a set of services that start and end side by side.
 type Layer []Service
 
-// Run runs the services of all layers until ctx ends or one of them returns. The upper
-// layers, which come last, end first: a service may use those of the layers before its
-// own until it has returned. The first error is returned, with the name of its service.
+// Run runs the services of all layers until ctx is cancelled or one of them returns. It stops the
+// upper layers, which are the last arguments, first: a service can use the services of lower
+// layers until it has returned. Run returns the first error with the name of its service.
 func Run(ctx context.Context, layers ...Layer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

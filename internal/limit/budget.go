@@ -25,7 +25,7 @@ type Reservation struct {
 	held int64
 }
 
-// Grow takes n bytes more, and reports false where the budget does not have them.
+// Grow reserves n more bytes, or reports false when the budget is exhausted.
 func (r *Reservation) Grow(n int) bool {
 	if r.room == nil {
 		return true

@@ -1,6 +1,6 @@
-// Package limit bounds what runs concurrently: Keyed by keys such as users and sessions,
-// Queue with waiting requests in fair order, Budget for bytes in memory. It does not depend
-// on what runs, and creates no error for clients: each caller has its own codes.
+// Package limit limits concurrent work: Keyed by keys such as users and sessions, Queue with fair
+// queueing, Budget for bytes in memory. It does not depend on the work, and creates no client
+// errors: each caller has its own codes.
 package limit
 
 import (
@@ -18,18 +18,18 @@ type Bound[K comparable] struct {
 // FullError reports the first key whose bound is reached.
 type FullError[K comparable] struct {
 	Key   K
-	cause error // why the wait ended; nil: there was none
+	cause error // cause of the end of the wait; nil: no wait
 }
 
 // Error implements error.
 func (e *FullError[K]) Error() string { return "the limit of concurrent requests is reached" }
 
-// Unwrap returns why the wait ended.
+// Unwrap returns the cause of the end of the wait.
 func (e *FullError[K]) Unwrap() error { return e.cause }
 
-// Keyed counts what runs concurrently by key. A request can have several keys, such as its
-// user and all users together, and takes a slot of each or of none. The zero value is ready;
-// it keeps nothing of a key that has nothing running. It is safe for concurrent use.
+// Keyed is a counting semaphore by key. A request can have several keys, such as its user and the
+// global key, and acquires a slot of each or of none. The zero value is ready to use; keys
+// without running work use no memory. It is safe for concurrent use.
 type Keyed[K comparable] struct {
 	mu      sync.Mutex
 	running map[K]int
@@ -41,7 +41,8 @@ type waiter[K comparable] struct {
 	granted chan struct{} // closed with the slots
 }
 
-// Try takes a slot of every bound, which release frees once, or fails with a *FullError.
+// Try acquires a slot of every bound, or returns a *FullError. release releases them and is
+// idempotent.
 func (k *Keyed[K]) Try(bounds ...Bound[K]) (release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +97,7 @@ func (k *Keyed[K]) Running(key K) int {
 	return k.running[key]
 }
 
-// full returns the first bound that is reached; nil: there is none.
+// full returns the first bound without a free slot; nil: none.
 func (k *Keyed[K]) full(bounds []Bound[K]) *FullError[K] {
 	for _, b := range bounds {
 		if b.Max > 0 && k.running[b.Key] >= b.Max {

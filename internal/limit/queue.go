@@ -22,12 +22,12 @@ type QueueConfig struct {
 	Wait    time.Duration // the longest wait, where Acquire names none; 0: no bound
 }
 
-// Queue bounds the requests that run concurrently. Further ones wait: first in, first out
-// for one key, and in turns between keys. A slot goes to the key with the fewest running
-// requests, of these to the one whose last slot is the longest ago, so that a busy key
-// delays another one by a single request. A full queue rejects the last request of the key
-// with the most waiting ones to make room for a key with fewer. It keeps nothing of a key
-// that has no request. It is safe for concurrent use.
+// Queue limits concurrent requests. Further requests wait: in FIFO order per key, and in turns
+// between keys. A free slot goes to the key with the fewest running requests, among equals to the
+// key with the least recent slot, so that a busy key delays another key by a single request. A
+// full queue rejects the last request of the key with the most waiting requests to accept a
+// request of a key with fewer. Keys without requests use no memory. It is safe for concurrent
+// use.
 type Queue struct {
 	cfg QueueConfig
 
@@ -37,13 +37,13 @@ type Queue struct {
 	granted uint64 // slots so far: the clock of the turns
 	arrived uint64 // requests so far
 	lines   map[string]*line
-	empty   chan struct{} // closed when no request runs or waits; nil: nothing awaits that
+	empty   chan struct{} // closed when no request runs or waits; nil: no waiter
 }
 
 // line is the requests of one key.
 type line struct {
 	running int
-	last    uint64 // when the key got its last slot, or else when it came
+	last    uint64 // sequence of the key's last slot, or of its arrival
 	tickets []*ticket
 }
 
@@ -133,8 +133,8 @@ func (q *Queue) enter(key string) (*ticket, error) {
 	return t, nil
 }
 
-// makeRoom rejects the last ticket of the key with the most of them, when these are more
-// than a key would have with one more.
+// makeRoom rejects the last ticket of the key with the most tickets, if it has more than have+1, the
+// count that the key of the new ticket would have.
 func (q *Queue) makeRoom(have int) bool {
 	longest, of := "", 0
 
@@ -156,7 +156,7 @@ func (q *Queue) makeRoom(have int) bool {
 	return true
 }
 
-// remove takes a ticket out of its line, and reports whether it was there.
+// remove removes a ticket from its key's queue, and reports whether it was queued.
 func (q *Queue) remove(key string, t *ticket) bool {
 	l := q.lines[key]
 	if l == nil {
@@ -175,7 +175,7 @@ func (q *Queue) remove(key string, t *ticket) bool {
 	return true
 }
 
-// tidy forgets a key without requests, and reports an empty queue.
+// tidy removes a key without requests, and signals an empty queue.
 func (q *Queue) tidy(key string) {
 	if l := q.lines[key]; l.running == 0 && len(l.tickets) == 0 {
 		delete(q.lines, key)
@@ -226,7 +226,7 @@ func (l *line) before(other *line) bool {
 	return l.tickets[0].order < other.tickets[0].order
 }
 
-// leave takes a ticket out whose request gave up. It reports false when the ticket was
+// leave removes the ticket of a request that gave up. It reports false when the ticket was
 // answered in the meantime.
 func (q *Queue) leave(key string, t *ticket) bool {
 	q.mu.Lock()

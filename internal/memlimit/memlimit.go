@@ -1,6 +1,5 @@
-// Package memlimit sets the garbage collector of a process: how often it collects,
-// and the soft limit of memory from which on it collects more often. GOGC and
-// GOMEMLIMIT, when an operator set them, win over both.
+// Package memlimit configures the garbage collector of a process: its target percentage and the
+// soft memory limit. GOGC and GOMEMLIMIT of an operator override both.
 package memlimit
 
 import (
@@ -13,22 +12,22 @@ import (
 )
 
 const (
-	// growth is GOGC where the operator set none: a step of a chat makes much
-	// garbage, and collecting half as often as by Go's default saves CPU.
+	// growth is the default of GOGC: a step of a chat produces much garbage, and collecting half
+	// as often as by Go's default saves CPU.
 	growth = 200
 	// share is the part of the memory of the control group, or of the machine, that
 	// one process may take: PostgreSQL and the commands of tools need the rest.
 	share = 0.7
-	// Least bounds the limit from below: with less the collector would run without
-	// pause, as an idle service holds some 100 MiB.
+	// Least is the minimum of the limit: below it the collector would run continuously, because
+	// an idle service uses some 100 MiB.
 	Least = 256 << 20
-	// Most bounds the limit from above: it is enough for one process, and other
-	// processes of the machine may want the memory.
+	// Most is the maximum of the limit: it suffices for one process, and leaves memory to other
+	// processes.
 	Most = 4 << 30
 )
 
-// Set sets the collector of this process and returns its soft limit in bytes. An
-// error says what could not be read; the limit is then set by the rest.
+// Set configures the collector of this process and returns its soft limit in bytes. The error
+// reports unreadable sources; the limit is then set from the others.
 func Set() (int64, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growth)
@@ -44,8 +43,8 @@ func Set() (int64, error) {
 	return set, errors.Join(err, unread)
 }
 
-// softLimit returns a share of the smaller of what the control group and the machine
-// have, within the bounds; Most where neither is known.
+// softLimit returns a share of the smaller memory of the control group and the machine, within
+// the limits; Most if neither is available.
 func softLimit(group, machine memlimit.Provider) (uint64, error) {
 	limit := uint64(Most)
 

@@ -1,5 +1,5 @@
-// Package modelmembers keeps what a model server sends in a message or in a call next to the
-// members of chat completions, and puts it back. It knows JSON alone.
+// Package modelmembers stores the members that a model server adds to messages and calls of chat
+// completions, and restores them in later requests. It depends on JSON only.
 package modelmembers
 
 import (
@@ -12,13 +12,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Members are what a server sends in a message or in a call next to the members of the
-// interface, such as signatures of the thinking. Some servers refuse the next request
-// without them, so that they are kept and sent back.
+// Members are a server's additional members of a message or a call, such as signatures of the
+// thinking. Some servers refuse the next request without them, so they are stored and sent back.
 type Members map[string]any
 
-// Members that are not kept: those of the interface, which are sent in another way, and
-// reports of the answer, which servers do not take back.
+// Excluded members: members of the API, which are sent separately, and reports about the answer,
+// which servers do not accept.
 var (
 	MessageMembers = []string{
 		"role", "content", "reasoning_content", "reasoning", "refusal", "tool_calls", "tool_call_id", "function_call",
@@ -28,8 +27,8 @@ var (
 	FunctionMembers = []string{"name", "arguments"}
 )
 
-// add takes the members of an object that the interface does not know. Those of a whole
-// message replace what its pieces had.
+// add adds the additional members of an object. Members of a whole message replace the members of
+// its deltas.
 func (m Members) add(object gjson.Result, known []string, whole bool) {
 	object.ForEach(func(name, value gjson.Result) bool {
 		if value.Type != gjson.Null && !slices.Contains(known, name.String()) {
@@ -48,8 +47,8 @@ func (m Members) put(name string, value any, whole bool) {
 	m[name] = value
 }
 
-// AddMessage takes the members of a message or of a piece of it. Thinking in a list of parts
-// is kept as it is, with its signature.
+// AddMessage adds the members of a message or a delta. Thinking in a list of parts is stored as
+// it is, with its signature.
 func (m Members) AddMessage(message gjson.Result, whole bool) {
 	m.add(message, MessageMembers, whole)
 
@@ -66,7 +65,7 @@ func (m Members) AddMessage(message gjson.Result, whole bool) {
 	}
 }
 
-// AddCall takes the members of a call or of a fragment of it.
+// AddCall adds the members of a call or a fragment of it.
 func (m Members) AddCall(call gjson.Result, whole bool) {
 	m.add(call, CallMembers, whole)
 
@@ -78,7 +77,7 @@ func (m Members) AddCall(call gjson.Result, whole bool) {
 	}
 }
 
-// Text returns the members as JSON; empty: there are none.
+// Text returns the members as JSON; empty: none.
 func (m Members) Text() string {
 	if len(m) == 0 {
 		return ""
@@ -92,8 +91,8 @@ func IsThinking(kind string) bool {
 	return strings.HasPrefix(kind, "thinking") || strings.HasPrefix(kind, "reasoning")
 }
 
-// Content returns the content of a message that goes back. Thinking that was in a list of
-// parts goes back in such a list, before the text.
+// Content returns the content of a message to send back. Thinking that was a list of parts is
+// sent as a list, before the text.
 func Content(content any, members string) any {
 	thinking := gjson.Get(members, "content")
 	if !thinking.IsArray() {
@@ -123,10 +122,10 @@ func parsed(raw string) any {
 	return value
 }
 
-// continued are the names of texts that come in pieces. Other texts come whole.
+// continued are the names of texts that are streamed in deltas. Other texts are complete.
 var continued = []string{"text", "thinking", "summary", "content", "reasoning"}
 
-// merged adds a piece of a member to what came of it before.
+// merged appends a delta of a member to its earlier value.
 func merged(name string, before, piece any) any {
 	switch b := before.(type) {
 	case string:
@@ -197,8 +196,7 @@ func plainJSON(value any) []byte {
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// With adds the members that a server sent to an object that goes back to it. Known
-// ones stay as they are.
+// With adds the server's stored members to an object. Members in known are not changed.
 func With(object any, text string, known []string) ([]byte, error) {
 	base := plainJSON(object)
 	if text == "" {

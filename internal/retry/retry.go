@@ -1,5 +1,5 @@
-// Package retry calls a function until it succeeds, with pauses that double, and keeps such
-// pauses by key. It knows no error: the caller decides what is retried, and logs it.
+// Package retry calls a function until it succeeds, with exponential backoff, and stores backoffs
+// by key. It does not depend on errors: the caller decides which errors to retry, and logs them.
 package retry
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Backoff says how long to wait between tries.
+// Backoff configures the delays between attempts.
 type Backoff struct {
 	First time.Duration // after the first try; each further pause is twice as long
 	Max   time.Duration // the longest pause
@@ -19,8 +19,8 @@ func Writes(limit time.Duration) Backoff {
 	return Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
 }
 
-// Do calls try until it succeeds, retryable is false for its error, the limit has ended or
-// ctx ends. It returns the last error of try.
+// Do calls try until it succeeds, retryable returns false for its error, the limit is exceeded or
+// ctx is cancelled. It returns the last error of try.
 func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error) bool) error {
 	began := time.Now()
 
@@ -50,7 +50,7 @@ func (b Backoff) Pause(n int) time.Duration {
 	return min(pause, b.Max)
 }
 
-// Wait waits for a duration. It is false when ctx ended first.
+// Wait waits for a duration. It returns false when ctx is cancelled first.
 func Wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package rmtree deletes directories that commands have made and may still be
-// changing: of any depth, without rights, never through a link. It must not know
-// what they are for.
+// Package rmtree deletes directories that commands have created and may still change: of any
+// depth, without permissions, never through a link. It must not depend on their purpose.
 package rmtree
 
 import (
@@ -16,18 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth bounds the descriptors that deleting a deep tree holds.
+// maxDepth limits the open descriptors of a deletion.
 const maxDepth = 64
 
-// readBatch bounds the names of a directory that are held at once.
+// readBatch limits the names of a directory in memory.
 const readBatch = 1024
 
-// Remove deletes a name in the directory dir, a descriptor, with all below it, and
-// returns how many files it deleted, directories not counted. A link is deleted
-// itself, whatever it leads to. What lies deeper than 64 directories is first moved
-// up next to the name, as prefix and something random: a command can nest
-// directories far deeper than a path can say or a process has descriptors. A name
-// that is not there is ENOENT.
+// Remove deletes a name in the directory dir, a descriptor, recursively, and returns the number
+// of deleted entries without directories. It deletes a link itself, not its target. A directory
+// at level 65 is first moved next to the name, as prefix plus random text: commands can nest
+// directories deeper than the maximum path length or number of descriptors. A missing name is
+// ENOENT.
 func Remove(ctx context.Context, dir int, name, prefix string) (files int, err error) {
 	r := remover{ctx: ctx, top: dir, prefix: prefix, queue: []string{name}}
 	for first := true; len(r.queue) > 0; first = false {
@@ -50,6 +48,8 @@ type remover struct {
 	queue  []string // names in top that are still to be deleted
 }
 
+// remove deletes one entry; a directory is emptied first, repeatedly while commands add entries
+// to it.
 func (r *remover) remove(dir int, name string, depth int) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (r *remover) remove(dir int, name string, depth int) error {
 
 		return nil
 	}
-	// While commands run, new files may come as fast as they go.
+	// Running commands can create files as fast as they are deleted.
 	for range 10 {
 		if err = r.empty(dir, name, depth); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (r *remover) remove(dir int, name string, depth int) error {
 	return err
 }
 
-// empty deletes what a directory holds.
+// empty deletes the children of a directory.
 func (r *remover) empty(dir int, name string, depth int) error {
 	fd, err := open(dir, name, unix.O_PATH)
 	if err != nil {
@@ -102,11 +102,11 @@ func (r *remover) empty(dir int, name string, depth int) error {
 
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
-		// Not root, and a command took the rights away.
+		// The process is not root, and a command removed the permissions.
 		_ = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
 	}
 
-	names, err := open(fd, ".", unix.O_RDONLY) // fd was opened for looking things up
+	names, err := open(fd, ".", unix.O_RDONLY) // fd was opened with O_PATH
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *remover) empty(dir int, name string, depth int) error {
 	}
 }
 
-// open opens a directory, and nothing that only leads to one.
+// open opens a directory without following links.
 func open(dir int, name string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

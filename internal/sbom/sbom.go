@@ -1,5 +1,5 @@
-// Package sbom lists the modules that a Go program is made of, in the form of CycloneDX.
-// It must not know what they do.
+// Package sbom lists the modules of a Go program in the CycloneDX format. It must not depend on
+// their purpose.
 package sbom
 
 import (

@@ -1,4 +1,4 @@
-// Package schema migrates schemas in PostgreSQL. It must not know what any schema holds.
+// Package schema migrates schemas in PostgreSQL. It must not depend on the content of a schema.
 package schema
 
 import (
@@ -18,23 +18,23 @@ import (
 // Schema is one schema of a database with its migrations.
 type Schema struct {
 	Name  string // lower-case letters
-	Lock  int64  // advisory lock under which one process migrates; the one after it is taken too
+	Lock  int64  // advisory lock of the migrating process; Lock+1 is used, too
 	Files fs.FS  // with the SQL files in the directory migrations
 }
 
-// Migrate migrates the schema of a database to its newest version. Several processes may
-// start at once: one migrates under the lock, the others wait.
+// Migrate migrates the schema of a database to its newest version. It is safe to call from
+// several processes: one migrates under the lock, the others wait.
 func (s Schema) Migrate(ctx context.Context, url string) error {
 	return s.MigrateTo(ctx, url, s.Newest())
 }
 
-// Newest returns the newest version that this program knows.
+// Newest returns the newest version of this program.
 func (s Schema) Newest() int64 {
 	_, newest := s.versions()
 	return newest
 }
 
-// versions returns the first and the newest version that this program knows.
+// versions returns the first and the newest version of this program.
 func (s Schema) versions() (first, newest int64) {
 	_ = fs.WalkDir(s.Files, ".", func(_ string, d fs.DirEntry, err error) error {
 		version, failed := goose.NumericComponent(d.Name())
@@ -78,7 +78,7 @@ func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error 
 
 	db, err := sql.Open("pgx", url)
 	if err != nil {
-		return fmt.Errorf("the database address of schema %s is not valid", s.Name) // it holds a password
+		return fmt.Errorf("the database address of schema %s is not valid", s.Name) // err contains the password
 	}
 	defer db.Close()
 
@@ -117,7 +117,7 @@ func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error 
 // no migrations to this one.
 var ErrUnreleased = errors.New("the database is of a build before the first release, whose data cannot be migrated: use an empty database")
 
-// checkReleased returns ErrUnreleased for a version before the first that this program knows.
+// checkReleased returns ErrUnreleased for a version below this program's first.
 func (s Schema) checkReleased(ctx context.Context, provider *goose.Provider) error {
 	applied, err := provider.GetDBVersion(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s Schema) released(version int64) error {
 	return nil
 }
 
-// create makes the schema, in which goose keeps its version. CREATE SCHEMA IF NOT EXISTS
-// fails when two processes run it at once, hence the lock.
+// create creates the schema, in which goose stores its version. It takes a lock, because
+// concurrent CREATE SCHEMA IF NOT EXISTS statements fail.
 func (s Schema) create(ctx context.Context, db *sql.DB) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

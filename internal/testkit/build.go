@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildProgram builds cmd/everloop into the user's cache directory and returns its
-// path. Test binaries run side by side: a lock makes one build and the others wait.
-// The compiler's own cache makes a repeated build cheap.
+// buildProgram builds cmd/everloop into the user's cache directory and returns its path. Test
+// binaries run concurrently: under a lock one builds and the others wait. Go's build cache makes
+// a repeated build cheap.
 func buildProgram() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -25,7 +25,7 @@ func buildProgram() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the user's cache directory (or set EVERLOOP_BIN to a built everloop): %w", err)
 	}
-	// Several checkouts may be tested at once.
+	// Several checkouts can be tested concurrently.
 	sum := sha256.Sum256([]byte(root))
 
 	dir := filepath.Join(cache, "everloop", fmt.Sprintf("testkit-%x", sum[:6]))

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// startTime bounds the start of the engines, which takes some four seconds on an
-// idle machine, the most of it making a new database cluster.
+// startTime is the timeout for starting the engines, which takes some four seconds on an idle
+// machine, mostly for a new database cluster.
 const startTime = 10 * time.Minute
 
-// Addresses says how to reach the engines: settings by name, as "everloop engines"
-// writes them into engines.json. Which there are is up to the program, so that a new
-// engine changes no code here.
+// Addresses contains the settings to connect to the engines by name, as "everloop engines" writes
+// them to engines.json. The program decides which exist, so that a new engine changes no code
+// here.
 type Addresses map[string]string
 
 // Get returns a setting. A test that needs an engine which does not run fails.
@@ -38,9 +38,9 @@ func (a Addresses) Get(t testing.TB, setting string) string {
 // engines are started once a test binary.
 var engines = sync.OnceValues(startEngines)
 
-// Engines returns running engines. They are those of the file that
-// EVERLOOP_TEST_ENGINES names; without it, the first call starts some, which end
-// with this process, however it ends. A fault fails the test.
+// Engines returns running engines: the engines of the file that EVERLOOP_TEST_ENGINES names;
+// without it, the first call starts engines, which end with this process. An error fails the
+// test.
 func Engines(t testing.TB) Addresses {
 	t.Helper()
 
@@ -117,7 +117,7 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 			}
 		}
 
-		_ = cmd.Wait() // until all that it said has been read
+		_ = cmd.Wait() // after its output has been read
 
 		close(ready)
 	}()
@@ -168,7 +168,7 @@ func readAddresses(path string) (Addresses, error) {
 	return found, nil
 }
 
-// lockedBuffer keeps what the program says, for the message of a failed start.
+// lockedBuffer buffers the program's output for the message of a failed start.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -189,7 +189,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was said, the first 64 KiB.
+// String returns the first 64 KiB of the output.
 func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@ func Database(t testing.TB) *postgres.DB {
 func OpenDatabase(t testing.TB, options postgres.Options) *postgres.DB {
 	t.Helper()
 
-	options.ConnectTimeout = cmp.Or(options.ConnectTimeout, time.Minute) // a busy machine takes its time
+	options.ConnectTimeout = cmp.Or(options.ConnectTimeout, time.Minute) // for busy machines
 
 	db, err := postgres.Open(t.Context(), Postgres(t), options)
 	if err != nil {

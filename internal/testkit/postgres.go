@@ -17,24 +17,24 @@ import (
 	"everloop/infra/postgres"
 )
 
-// databaseTime bounds the making of one database, the waiting for another process
-// that makes the template included.
+// databaseTime is the timeout for creating one database, including the wait for another process
+// that creates the template.
 const databaseTime = 10 * time.Minute
 
 // objectInUse is PostgreSQL's code for a database that cannot be copied or renamed
 // because another client is connected to it: it waits five seconds for them to go.
 const objectInUse = "55006"
 
-// templateLock is the advisory lock under which the template is made: several test
-// binaries may share one server.
+// templateLock is the advisory lock for creating the template: several test binaries can share
+// one server.
 const templateLock = 0x7465_7374_6b69_7400 // "testkit"
 
-// Postgres returns the URL of an empty database with Everloop's schema, of this test
-// alone. It is dropped when the test ends, also while clients are connected.
+// Postgres returns the URL of an empty database with Everloop's schema, private to the test. It
+// is dropped at the end of the test, even while clients are connected.
 //
-// It is a copy of a template, which is migrated once for each state of the
-// migrations. A copy is some 1,200 files: copied as files, on a server that doesn't
-// wait for its disk, it takes a third of the time that the log of their pages takes.
+// It is a copy of a template, which is migrated once for each state of the migrations. A copy has
+// some 1,200 files: copied as files, on a server without fsync, it takes a third of the time of a
+// copy through the write-ahead log.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	found := Engines(t)
@@ -67,8 +67,8 @@ func Postgres(t testing.TB) string {
 	return databaseURL(found.Get(t, "postgres_url"), name)
 }
 
-// AsSuperuser returns the URL of a test's database as the superuser of the server, for what
-// Everloop itself may not do, as filling tables without their system triggers.
+// AsSuperuser returns the URL of a test's database with the server's superuser, for operations
+// that Everloop's role cannot do, such as filling tables without their system triggers.
 func AsSuperuser(t testing.TB, database string) string {
 	t.Helper()
 
@@ -105,7 +105,7 @@ var (
 // cut, and in no other way.
 var fast = []string{"ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"}
 
-// ensureTemplate makes the template database unless this or another test binary has.
+// ensureTemplate creates the template database unless this or another test binary has created it.
 func ensureTemplate(found Addresses) error {
 	templateMu.Lock()
 	defer templateMu.Unlock()
@@ -134,8 +134,8 @@ func ensureTemplate(found Addresses) error {
 				}
 			}
 		}
-		// Made under another name first: a test that is killed here must not leave a
-		// template without its tables.
+		// Create it under another name first: a killed test must not leave a template without
+		// tables.
 		draft := name + "_draft"
 		for _, statement := range []string{
 			fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", draft),
@@ -157,9 +157,8 @@ func ensureTemplate(found Addresses) error {
 	return err
 }
 
-// execAlone carries out a statement that needs a database to itself. On a slow
-// machine the connections of its last user, and PostgreSQL's own, may still be on
-// their way out.
+// execAlone executes a statement that needs a database without other connections. On a slow
+// machine closed connections of clients, and PostgreSQL's own, can still exist for a moment.
 func execAlone(ctx context.Context, conn *pgx.Conn, statement string) error {
 	for {
 		_, err := conn.Exec(ctx, statement)

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// FaultProxy is a TCP proxy in front of an engine that a test can pause, slow
-// down, reset and take down. Connections and their bytes are never mixed up: what
-// a pause or a delay holds back arrives in order afterwards.
+// FaultProxy is a TCP proxy in front of an engine that a test can pause, slow down, reset and
+// stop. It preserves the order of bytes: delayed data arrives in order afterwards.
 type FaultProxy struct {
 	listener net.Listener
 	target   string
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each change of what follows
+	changed chan struct{} // closed and replaced at each change of the following fields
 	paused  bool
 	down    bool
 	delay   time.Duration
@@ -51,7 +50,7 @@ func Proxy(t testing.TB, target string) *FaultProxy {
 // Addr returns the proxy's host:port.
 func (p *FaultProxy) Addr() string { return p.listener.Addr().String() }
 
-// URL returns a URL of the engine with the proxy's address in place of its own.
+// URL returns a URL of the engine with the proxy's address.
 func (p *FaultProxy) URL(t testing.TB, engine string) string {
 	t.Helper()
 
@@ -65,14 +64,14 @@ func (p *FaultProxy) URL(t testing.TB, engine string) string {
 	return u.String()
 }
 
-// Pause stops all bytes in both directions until Resume, like SIGSTOP of the
-// engine: connections stay open, and new ones are accepted.
+// Pause stops all bytes in both directions until Resume, like SIGSTOP of the engine: connections
+// stay open, and new ones are accepted.
 func (p *FaultProxy) Pause() { p.change(func() { p.paused = true }) }
 
 // Resume ends Pause.
 func (p *FaultProxy) Resume() { p.change(func() { p.paused = false }) }
 
-// Delay holds back each read of either direction by d; 0 ends it.
+// Delay delays each read of either direction by d; 0 ends it.
 func (p *FaultProxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
 // Reset ends all connections by a TCP reset; bytes on their way are lost.
@@ -125,7 +124,7 @@ func (p *FaultProxy) accept() {
 	}
 }
 
-// keep registers a connection; while the proxy is down it is reset instead.
+// keep registers a connection; while the proxy is stopped it resets the connection instead.
 func (p *FaultProxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +187,7 @@ func (p *FaultProxy) pipe(to, from net.Conn) {
 	}
 }
 
-// hold waits out the delay and the pause. It is false when the proxy has ended.
+// hold waits for the delay and the pause. It returns false when the proxy was closed.
 func (p *FaultProxy) hold() bool {
 	p.mu.Lock()
 	delay := p.delay

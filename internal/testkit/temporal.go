@@ -6,9 +6,9 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Temporal returns the options of a client of the Temporal server. All tests share the
-// namespace, because a new one takes seconds to be known: start task queues and workflow
-// ids with [Prefix].
+// Temporal returns the options of a client of the Temporal server. All tests share the namespace,
+// because a new one takes seconds to become usable: start task queues and workflow ids with
+// [Prefix].
 func Temporal(t testing.TB) client.Options {
 	t.Helper()
 	found := Engines(t)

@@ -1,11 +1,11 @@
-// Package testkit gives tests real engines: PostgreSQL, Temporal, NATS and an S3
-// store. It is imported by tests only. It must not import the engines themselves
-// (infra/embedded, the Temporal server): linking them costs every test binary
-// 200 MB, so it starts the program "everloop engines" and connects.
+// Package testkit provides real engines to tests: PostgreSQL, Temporal, NATS and an S3 store. It
+// is imported by tests only. It must not import the engines themselves (infra/embedded, the
+// Temporal server): linking them adds 200 MB to every test binary, so it starts the program
+// "everloop engines" and connects.
 //
-// Each helper gives its test something of its own: a database, a bucket, a prefix.
-// A test of a package that testkit imports (infra/postgres) must be in the external
-// test package, or the imports form a cycle.
+// Each helper returns a resource private to the test: a database, a bucket, a prefix. A test of a
+// package that testkit imports (infra/postgres) must be in the external test package, or the
+// imports form a cycle.
 package testkit
 
 import (
@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// Prefix returns a name that no other call returns, made of the test's name and
-// random digits: lower-case letters, digits and hyphens, at most 40 bytes, fit for
-// stream names, task queues, workflow ids and buckets. Keep it: every call differs.
+// Prefix returns a unique name of the test's name and random digits: lower-case letters, digits
+// and hyphens, at most 40 bytes, valid for stream names, task queues, workflow ids and buckets.
+// Store the result: every call differs.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	name := strings.Map(func(r rune) rune {

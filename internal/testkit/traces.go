@@ -62,7 +62,7 @@ func Traces(t testing.TB) *Collector {
 	return c
 }
 
-// receiveMetrics keeps the points of an export: they are cumulative.
+// receiveMetrics stores the points of an export, which are cumulative.
 func (c *Collector) receiveMetrics(w http.ResponseWriter, body []byte) {
 	request := &metrics.ExportMetricsServiceRequest{}
 	if proto.Unmarshal(body, request) != nil {
@@ -88,7 +88,7 @@ func (c *Collector) receiveMetrics(w http.ResponseWriter, body []byte) {
 	}
 }
 
-// Points gives the points of a histogram as they were received last.
+// Points returns the last received points of a histogram.
 func (c *Collector) Points(name string) []Point {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func attributes(given []*common.KeyValue) map[string]string {
 	return found
 }
 
-// Spans returns what was received so far.
+// Spans returns all received spans.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *Collector) Spans() []Span {
 	return append([]Span(nil), c.spans...)
 }
 
-// Holds reports whether anything received contains a text.
+// Holds reports whether any received data contains a text.
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

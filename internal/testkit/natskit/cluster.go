@@ -116,9 +116,8 @@ func (c *Cluster) Member(name string) int {
 	return 0
 }
 
-// Lag makes a server lag until CatchUp: the replication that reaches and leaves it stops,
-// while its clients and theirs continue. Its streams stay as they are, and it answers direct
-// gets from them.
+// Lag makes a server lag until CatchUp: its replication in both directions stops, while all
+// clients continue. It serves direct gets from its unchanged streams.
 func (c *Cluster) Lag(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +157,7 @@ func (c *Cluster) stop() {
 	}
 }
 
-// proxy listens for routes to a server whose address comes later.
+// proxy listens for routes to a server whose address is received from target later.
 func (c *Cluster) proxy(target <-chan string) *url.URL {
 	c.t.Helper()
 
@@ -210,7 +209,7 @@ type route struct {
 
 	mu      sync.Mutex
 	members map[string]bool // as the servers introduced themselves
-	system  bool            // it carries the system account, whose traffic is replication
+	system  bool            // it transmits the system account, whose traffic is replication
 }
 
 var (
@@ -241,8 +240,9 @@ func (r *route) pipe(from, to net.Conn) {
 	}
 }
 
-// learn notes which server introduces itself in the data, and whether the route is for
-// the system account. It reports whether one does: later ones are those of other routes.
+// learn records the server that introduces itself in the data, and whether the route belongs to
+// the system account. It reports whether the data contains an introduction: later ones belong to
+// other routes.
 func (r *route) learn(data []byte) bool {
 	found := introduction.FindSubmatch(data)
 	if found == nil {
@@ -258,7 +258,7 @@ func (r *route) learn(data []byte) bool {
 	return true
 }
 
-// wait holds data back while a server of the route lags.
+// wait delays data while a server of the route lags.
 func (r *route) wait() {
 	r.cluster.mu.Lock()
 	lags, resume := r.cluster.lags, r.cluster.resume

@@ -1,6 +1,6 @@
-// Package natskit gives tests a NATS server with JetStream in their own process, for tests
-// that stop and start it. It is apart from testkit, whose test binaries need not link a
-// server: most tests take the shared one (testkit.Events).
+// Package natskit runs a NATS server with JetStream inside a test's process, for tests that stop
+// and start it. It is separate from testkit, whose test binaries need not link a server: most
+// tests use the shared one (testkit.Events).
 package natskit
 
 import (
@@ -49,7 +49,7 @@ func (s *Server) Start() {
 	s.running = started
 }
 
-// Stop stops the server. What it has stored stays.
+// Stop stops the server. Its stored data stays.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	stopped := s.running
@@ -66,7 +66,7 @@ func (s *Server) Stop() {
 func (s *Server) Connect() *nats.Conn {
 	s.t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
-		nats.ReconnectJitter(0, 0), nats.Timeout(time.Minute)) // a busy machine takes its time
+		nats.ReconnectJitter(0, 0), nats.Timeout(time.Minute)) // for busy machines
 	require.NoError(s.t, err)
 	s.t.Cleanup(nc.Close)
 
