@@ -86,7 +86,7 @@ var auditedAs = map[string]string{
 	"POST /api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs/{run_id}/cancel": "issue_run.cancel",
 }
 
-// audited are the targets of the records of one action, each with the operation that it
+// audited returns the targets of the records of one action, each with the operation that it
 // names, the oldest first.
 func (w *world) audited(action string) (out []string) {
 	w.t.Helper()

@@ -73,7 +73,7 @@ func (d *bounds) of(s *shape) *shape {
 	return s
 }
 
-// kind is the type beside null; empty: anything fits.
+// kind returns the type next to null; empty: anything fits.
 func (s *shape) kind() string {
 	switch t := s.Type.(type) {
 	case string:
@@ -132,7 +132,7 @@ func at[T any](p *T) (v T) {
 	return v
 }
 
-// sides gives values on the inner side of each bound of a value, and values on
+// sides returns values on the inner side of each bound of a value, and values on
 // the outer side.
 func (d *bounds) sides(s *shape) (inside, outside []any) {
 	object, list := map[string]any{}, []any{}
@@ -230,7 +230,7 @@ func (t trial) location() string {
 	return out
 }
 
-// trials gives what is to be tried with a value and all that is in it. Fields
+// trials returns what must be tried with a value and all that is in it. Fields
 // of which nothing is declared go to free.
 func (d *bounds) trials(s *shape, field []any, required bool, free *[]string) []trial {
 	s = d.of(s)
@@ -413,7 +413,7 @@ func (w *world) tryBody(d *bounds, c call, who string, s *shape, free *[]string)
 	}
 }
 
-// blamed is the location that a refusal names for a field: for these lists and maps
+// blamed returns the location that a refusal names for a field: for these lists and maps
 // of a chat and of an answer, that of the whole.
 func blamed(location string) string {
 	for _, whole := range []string{

@@ -36,7 +36,7 @@ func (w *world) invitation(key string) string {
 	return items[0].(map[string]any)["id"].(string)
 }
 
-// invited makes an invitation of ann's.
+// invited creates an invitation of ann's.
 func (w *world) invited() string {
 	w.t.Helper()
 

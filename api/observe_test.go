@@ -11,7 +11,7 @@ import (
 	"everloop/internal/testkit"
 )
 
-// What is mounted beside the REST interface has a name of its own among the
+// What is mounted next to the REST interface has a name of its own among the
 // routes; paths without a route share one, so that they cannot fill the metrics.
 func TestRoutesOfTheMetrics(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestRoutesOfTheMetrics(t *testing.T) {
 	require.NotContains(t, metrics, "nowhere")
 }
 
-// openTraces sends the traces of a test to a collector of its own.
+// openTraces sends the traces of a test to its own collector.
 func openTraces(t *testing.T) (*testkit.Collector, *tracing.Tracing) {
 	t.Helper()
 	collector := testkit.Traces(t)

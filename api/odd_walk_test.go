@@ -17,7 +17,7 @@ type leaf struct {
 	kind  string
 }
 
-// leaves are the texts and numbers of a body, as the document has them.
+// leaves returns the texts and numbers of a body, as the document has them.
 func (d *bounds) leaves(s *shape, field []any) []leaf {
 	s = d.of(s)
 	below := func(step any) []any { return append(slices.Clone(field), step) }
@@ -84,7 +84,7 @@ func (w *world) answered(c call, r reply, about string) {
 	}
 }
 
-// large are operations of which each reads its body in a way of its own.
+// large are operations of which each reads its body in its own way.
 var large = []string{
 	"/api/sessions",
 	"/api/sessions/{session_id}/chat",
@@ -272,7 +272,7 @@ func TestCreated(t *testing.T) {
 	}, created)
 }
 
-// closed are the places of a body whose objects take declared fields only.
+// closed returns the places of a body whose objects take declared fields only.
 func (d *bounds) closed(s *shape, at string, seen map[string]bool) (places []string) {
 	if s.Ref != "" && seen[s.Ref] {
 		return nil
@@ -296,7 +296,7 @@ func (d *bounds) closed(s *shape, at string, seen map[string]bool) (places []str
 	return places
 }
 
-// extended is a body whose objects with declared fields have one more.
+// extended returns a body whose objects with declared fields have one more.
 func (d *bounds) extended(s *shape, body any) any {
 	s = d.of(s)
 
@@ -330,7 +330,7 @@ func (d *bounds) extended(s *shape, body any) any {
 	}
 }
 
-// namesCount sends fields twice, and in another case beside the right one: the
+// namesCount sends fields twice, and in another case next to the right one: the
 // last of the exact name counts, and other names are unknown.
 func (w *world) namesCount(c call, who string, right any) {
 	fields, _ := right.(map[string]any)

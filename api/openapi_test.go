@@ -217,7 +217,7 @@ func contentOf(at string, from map[string]any) map[string]*media {
 	return out
 }
 
-// find gives the operation that answers a request; nil: there is none.
+// find returns the operation that answers a request; nil: there is none.
 func (c *contract) find(method, path string) *documented {
 	path, _, _ = strings.Cut(path, "?")
 

@@ -97,7 +97,7 @@ var (
 	quoted = regexp.MustCompile(`\\\{(\w+)\\\}`)
 )
 
-// values are the parameters of the call's own path, as they stand in it.
+// values returns the parameters of the call's own path, as they stand in it.
 func (c call) values() map[string]string {
 	match := regexp.MustCompile("^" + quoted.ReplaceAllString(regexp.QuoteMeta(c.path), `(?P<$1>.*?)`) + "/?$")
 	path, _, _ := strings.Cut(c.url, "?")
@@ -113,7 +113,7 @@ func (c call) values() map[string]string {
 	return out
 }
 
-// withParameter is the URL of the call with another value.
+// withParameter returns the URL of the call with another value.
 func (c call) withParameter(in, name, value string) string {
 	if in == "query" {
 		value = url.QueryEscape(value)

@@ -13,7 +13,7 @@ import (
 	"everloop/auth"
 )
 
-// limits are the three headers of a limited key, as numbers.
+// limits returns the three headers of a limited key, as numbers.
 func (r reply) limits() (limit, left, reset int) {
 	r.t.Helper()
 

@@ -18,7 +18,7 @@ var allScopes = map[string][]string{
 	"workspaces": nil, "skills": {"skills:write"}, "skills:write": nil, "admin": nil,
 }
 
-// allBut are the scopes that do not give the one.
+// allBut returns the scopes that do not give the one.
 func allBut(scope string) (others []string) {
 	for s := range allScopes {
 		gives := s == scope
@@ -34,7 +34,7 @@ func allBut(scope string) (others []string) {
 	return others
 }
 
-// keyOf gives a user another key, restricted to scopes.
+// keyOf returns a user another key, restricted to scopes.
 func (w *world) keyOf(userID string, scopes ...string) string {
 	w.t.Helper()
 
@@ -108,7 +108,7 @@ func TestEveryOperationAsksForItsScope(t *testing.T) {
 	}
 }
 
-// status is the status of a response, which need not end.
+// status returns the status of a response, which need not end.
 func (w *world) status(method, path, key, body string) int {
 	w.t.Helper()
 	response, err := http.DefaultTransport.RoundTrip(w.request(method, path, key, body))
@@ -210,7 +210,7 @@ func TestWhoMayDoWhatWithASession(t *testing.T) {
 	}
 }
 
-// sessionOf is the session that a call is about.
+// sessionOf returns the session that a call is about.
 func (w *world) sessionOf(c call) string {
 	w.t.Helper()
 

@@ -38,7 +38,7 @@ type call struct {
 	missing string // the URL of something that does not exist
 	bad     []bad
 	hasBody bool // takes a JSON object
-	stream  bool // walked in a test of its own
+	stream  bool // walked in its own test
 }
 
 const none = "00000000-0000-7000-8000-000000000000"

@@ -49,7 +49,7 @@ import (
 	"everloop/service/webhooks"
 )
 
-// world is the interface on a port of its own, with real records and files, and
+// world is the interface on its own port, with real records and files, and
 // three people who use it.
 type world struct {
 	t       *testing.T
@@ -341,7 +341,7 @@ func (r reply) code(status int, code string) {
 	require.Equal(r.t, code, r.problem(status)["code"])
 }
 
-// fields are the places that a 422 names.
+// fields returns the places that a 422 names.
 func (r reply) fields() []string {
 	r.t.Helper()
 

@@ -7,10 +7,11 @@ package auth
 import (
 	"context"
 	"errors"
-	"everloop/internal/clients"
 	"log/slog"
 	"slices"
 	"time"
+
+	"everloop/internal/clients"
 
 	"everloop/domain"
 )

@@ -25,7 +25,12 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, from From, c Crede
 
 	sum := sha256.Sum256([]byte(c.Bearer + "\x00" + c.Cookie))
 	if wait := a.guesses.Wait(from.Network, sum); wait > 0 {
-		refused := domain.Newf(domain.RateLimited, CodeTooManyGuesses, "too many wrong credentials came from this address, retry in %d s", wait)
+		refused := domain.Newf(
+			domain.RateLimited,
+			CodeTooManyGuesses,
+			"too many wrong credentials came from this address, retry in %d s",
+			wait,
+		)
 		refused.RetryAfter = wait
 
 		return domain.Caller{}, refused

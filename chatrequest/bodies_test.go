@@ -18,7 +18,7 @@ type bodyCase struct {
 	Code    string          `json:"code"`    // empty: the body is valid
 	Message string          `json:"message"` // *: any
 
-	// Documented says whether the schema of the OpenAPI document allows the body.
+	// Documented reports whether the schema of the OpenAPI document allows the body.
 	Documented bool `json:"documented"`
 }
 

@@ -17,7 +17,7 @@ const (
 )
 
 // WaitingReason answers "why is it not moving?" in one word
-// (docs/operations.md#why-does-a-chat-make-no-progress).
+// (docs/operators/stuck-runs.md#why-does-a-chat-make-no-progress).
 type WaitingReason string
 
 // The closed list of waiting reasons.

@@ -1,7 +1,7 @@
 package domain
 
 // SessionClass is the purpose of a session. It determines how long the session is retained
-// (docs/operations.md#sessions-that-end).
+// (docs/operators/stuck-runs.md#sessions-that-end).
 type SessionClass string
 
 // The four classes.

@@ -1,4 +1,4 @@
-// Access to Temporal, and what is in it (docs/operations.md).
+// Access to Temporal, and what is in it (docs/operators/temporal.md).
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// `everloop backup` and `everloop restore` (docs/operations.md#backup): data of every kind
+// `everloop backup` and `everloop restore` (docs/operators/backup.md#backup): data of every kind
 // is backed up while chats run, the service is killed, and a restored one goes on.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

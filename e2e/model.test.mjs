@@ -1,5 +1,5 @@
 // Faults of the model server, and the requests that reach it
-// (docs/operations.md#when-the-model-server-is-away).
+// (docs/operators/stuck-runs.md#when-the-model-server-is-away).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Fixture, bash, call, order, steps } from './lib/fixture.mjs';

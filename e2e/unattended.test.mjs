@@ -48,7 +48,7 @@ describe('the page on unattended work', () => {
   }
 });
 
-// With EVERLOOP_E2E_PICTURES, a directory, it makes the pictures of docs/operations.md from these runs.
+// With EVERLOOP_E2E_PICTURES, a directory, it makes the pictures of docs/operators/temporal.md from these runs.
 test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP_E2E_PICTURES }, async () => {
   const ui = fixture.server.uiURL;
   const browser = await launch(program());

@@ -2,10 +2,11 @@ package realtime
 
 import (
 	"context"
-	"everloop/internal/retry"
 	"log/slog"
 	"sync"
 	"time"
+
+	"everloop/internal/retry"
 
 	"everloop/domain"
 )

@@ -3,9 +3,10 @@ package realtime
 import (
 	"context"
 	"errors"
-	"everloop/internal/retry"
 	"sync"
 	"time"
+
+	"everloop/internal/retry"
 
 	"everloop/domain"
 )

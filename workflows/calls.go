@@ -15,7 +15,7 @@ type turnWork struct {
 	cancel workflow.CancelFunc
 }
 
-// start begins the calls of a step, in parallel.
+// start starts the calls of a step, in parallel.
 func (l *loop) start(ctx workflow.Context, step contract.CallModelOut) *turnWork {
 	work := &turnWork{left: len(step.Calls)}
 	ctx, work.cancel = workflow.WithCancel(ctx)
@@ -64,7 +64,7 @@ func (l *loop) runTool(ctx workflow.Context, call contract.ToolCall) (contract.R
 }
 
 // settle waits until every call has ended, or only answers can move those that have
-// not. Signals that come meanwhile are passed on to the sub-agents. It waits also when
+// not. Signals that come in the meantime are passed on to the sub-agents. It waits also when
 // the run was cancelled: calls end soon then.
 func (l *loop) settle(ctx workflow.Context, work *turnWork) {
 	waiting, done := workflow.NewDisconnectedContext(ctx)

@@ -54,7 +54,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 }
 
 // takeNext takes the next chat in a new run, or closes this one. A wake signal that
-// came meanwhile may stand for a message that this run has not seen.
+// came in the meantime may stand for a message that this run has not seen.
 func takeNext(ctx workflow.Context, sessionID domain.SessionID, next bool) error {
 	contract.Stop.Drain(ctx) // duplicate stop signals are harmless: the database holds the flag
 
@@ -68,7 +68,7 @@ func takeNext(ctx workflow.Context, sessionID domain.SessionID, next bool) error
 // chatRun carries the main loop of a chat. It implements waiter.
 type chatRun struct{ loop }
 
-// resume goes on where the chat is: waiting for the init script of its session, at its
+// resume continues where the chat is: waiting for the init script of its session, at its
 // next model call, or waiting for an answer.
 func (r *chatRun) resume(ctx workflow.Context, begun contract.BeginChatOut) loopEnd {
 	if begun.InitTask != "" {
@@ -146,7 +146,7 @@ func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
 }
 
 // finish ends the chat in the database. A message steered in at the last moment makes
-// the loop go on instead.
+// the loop continue instead.
 func (r *chatRun) finish(ctx, working workflow.Context, end loopEnd) loopEnd {
 	// The chat is ended also when the run was cancelled.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)

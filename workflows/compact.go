@@ -12,8 +12,8 @@ import (
 	"everloop/internal/durable"
 )
 
-// Compact carries one compaction that a client has asked for. A chat may run beside
-// it: turns that are added meanwhile are not summarised.
+// Compact carries one compaction that a client has asked for. A chat may run next to
+// it: turns that are added in the meantime are not summarised.
 func Compact(ctx workflow.Context, in contract.CompactInput) (domain.CompactionStatus, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("compaction %s of session %s", in.CompactionID, in.SessionID))
 

@@ -18,7 +18,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// DAGRun carries a run of a DAG. It decides by domain/dagrun which nodes begin, end and are
+// DAGRun carries a run of a DAG. It decides by domain/dagrun which nodes start, end and are
 // skipped; the work of a node is a child workflow: the chats of a session, or the run of a
 // subflow. The rows of the run are written by its steps, and are read only to continue in a
 // new workflow. Inputs and outputs stay in the database.
@@ -159,7 +159,7 @@ func (r *dagRun) turn() (continued bool, err error) {
 	return false, r.wait()
 }
 
-// fail ends the run for a step that failed. A run that is over, or deleted, stays as it is.
+// fail ends the run for a step that failed. A run that has ended, or deleted, stays as it is.
 func (r *dagRun) fail(err error) error {
 	if code := durable.Code(err); code != dagrun.CodeRunOver && code != dagrun.CodeRunNotFound {
 		r.run.Failure = &dagrun.NodeFailure{
@@ -216,7 +216,7 @@ func (r *dagRun) receive() {
 	}
 }
 
-// begin starts the attempts that begin, stops those that were given up, and reads the
+// begin starts the attempts that start, stops those that were given up, and reads the
 // activity of those that are watched.
 func (r *dagRun) begin() {
 	for _, u := range r.run.Units() {
@@ -251,7 +251,7 @@ func (r *dagRun) attemptOf(u *dagrun.Unit) contract.DAGAttempt {
 	}
 }
 
-// start begins an attempt of a unit as a child workflow, and waits for its end.
+// start starts an attempt of a unit as a child workflow, and waits for its end.
 func (r *dagRun) start(u *dagrun.Unit) {
 	a, in := &attempt{number: u.Attempt, phase: u.Phase}, r.attemptOf(u)
 	r.open[u] = a
@@ -347,7 +347,7 @@ func (r *dagRun) stopUnit(u *dagrun.Unit) {
 	r.stop(u.NodeID+"/"+strconv.Itoa(u.Item), a, func() { u.Stop = false })
 }
 
-// childOf returns the id of the workflow of a unit that an earlier workflow of the run began.
+// childOf returns the id of the workflow of a unit that an earlier workflow of the run started.
 func (r *dagRun) childOf(u *dagrun.Unit) string {
 	switch {
 	case u.ChildID != "":

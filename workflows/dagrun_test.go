@@ -164,7 +164,11 @@ func TestDAGRun_nodesAreChildren(t *testing.T) {
 	require.Equal(t, dagrun.Completed, s.stored.Status)
 
 	for _, id := range []string{"a0", "a1", "a2"} {
-		require.Equal(t, []int{1, 1, 1, 0}, []int{s.count("activate " + id), s.count("begin " + id), s.count("take " + id), s.count("stop " + id)})
+		require.Equal(
+			t,
+			[]int{1, 1, 1, 0},
+			[]int{s.count("activate " + id), s.count("begin " + id), s.count("take " + id), s.count("stop " + id)},
+		)
 	}
 }
 
@@ -258,7 +262,10 @@ func TestDAGRun_stopsLeftovers(t *testing.T) {
 	t.Parallel()
 
 	s := newSteps(0, 0)
-	s.loaded = contract.LoadDAGRunOut{Status: dagrun.Failed, Units: []dagrun.Unit{{ID: "old", NodeID: "a", Item: dagrun.NoItem, Stop: true}}}
+	s.loaded = contract.LoadDAGRunOut{
+		Status: dagrun.Failed,
+		Units:  []dagrun.Unit{{ID: "old", NodeID: "a", Item: dagrun.NoItem, Stop: true}},
+	}
 
 	env := s.play(t, nil)
 	require.NoError(t, env.GetWorkflowError())

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// newEnvironment is one of the SDK's, without its limits of real time, which a busy
+// newEnvironment returns one of the SDK's, without its limits of real time, which a busy
 // machine passes: 3 s without an answer of an activity, 1 s for a workflow to yield.
 func newEnvironment() *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite

@@ -53,7 +53,7 @@ type forkRun struct {
 }
 
 // awaitAnswer waits, at no cost, until an answer may have come. The sub-agent's time
-// limit is suspended meanwhile.
+// limit is suspended in the meantime.
 func (f *forkRun) awaitAnswer(ctx workflow.Context, asked bool) (answered bool, end *loopEnd) {
 	now, err := contract.PauseFork.Local(ctx, contract.PauseForkIn{LoopID: f.id, Asked: asked, Children: f.waitingForks() > 0})
 	switch {

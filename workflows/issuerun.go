@@ -8,7 +8,7 @@ import (
 
 // IssueRun carries the work of an agent on an issue: it sends the issue to the agent's
 // session, waits until the chat has ended and writes what it came to. Comments that came
-// meanwhile are another message of the same run. The wait costs nothing and may last for
+// in the meantime are another message of the same run. The wait costs nothing and may last for
 // weeks: the end of the chat has this run signalled.
 func IssueRun(ctx workflow.Context, in contract.IssueRunInput) error {
 	workflow.SetCurrentDetails(ctx, "issue run "+in.RunID)

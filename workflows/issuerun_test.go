@@ -15,7 +15,7 @@ func TestIssueRun(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct {
-		over    bool            // when it begins
+		over    bool            // when it starts
 		signals []time.Duration // that a chat has ended
 		endsAt  int             // the look at the chat that finds the run over
 	}{

@@ -33,7 +33,7 @@ type loop struct {
 // waiter is how a loop waits for what is not its own work. A chat and a sub-agent
 // differ in it.
 type waiter interface {
-	// awaitAnswer waits while only an answer can move the loop; asked says that the
+	// awaitAnswer waits while only an answer can move the loop; asked reports that the
 	// loop has questions of its own. It returns whether these are resolved, or the end
 	// of the loop.
 	awaitAnswer(ctx workflow.Context, asked bool) (answered bool, end *loopEnd)
@@ -52,7 +52,7 @@ type loopEnd struct {
 	message string
 
 	closed    bool // the chat has ended already: by its last turn, a message, a stop or a rewind
-	continued bool // the same loop goes on in a new run, this history is long enough
+	continued bool // the same loop continues in a new run, this history is long enough
 	next      bool // another chat is queued
 	err       error
 }
@@ -60,7 +60,7 @@ type loopEnd struct {
 // unfinished reports whether the end is not in the database yet.
 func (e loopEnd) unfinished() bool { return e.err == nil && !e.closed && !e.continued }
 
-// run is the agent loop: call the model and run the tools that it asks for, until it
+// run returns the agent loop: call the model and run the tools that it asks for, until it
 // asks for none.
 func (l *loop) run(ctx workflow.Context) loopEnd {
 	for {
@@ -146,7 +146,7 @@ func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 }
 
 // endAfter returns the end of the loop if the step was its last one; nil: its calls
-// are to be carried out, then the model is called again.
+// must be carried out, then the model is called again.
 func (l *loop) endAfter(ctx workflow.Context, step contract.CallModelOut) *loopEnd {
 	switch step.Outcome {
 	case contract.OutcomeContinue:

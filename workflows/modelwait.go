@@ -14,10 +14,10 @@ import (
 // again, is in the database.
 var errLongHistory = errors.New("the history is long enough")
 
-// awaitModel waits until a model call is to be made again, by a durable timer. A stop
+// awaitModel waits until a model call must be made again, by a durable timer. A stop
 // ends the wait at once. A sub-agent also ends it when it is signalled: the database
-// knows whether it was stopped, or how long it still has to wait. Its time limit is
-// suspended meanwhile.
+// knows whether it was stopped, or how long it still must wait. Its time limit is
+// suspended in the meantime.
 func (l *loop) awaitModel(ctx workflow.Context, wait contract.Wait) (stopped bool, err error) {
 	if l.stopped {
 		return true, nil

@@ -19,7 +19,7 @@ type definition struct {
 	versioned workflow.VersioningBehavior
 }
 
-// Pinned runs end on the build that they began on. A chat that waits for input is
+// Pinned runs end on the build that they started on. A chat that waits for input is
 // moved to the current one (service/work), and whatever continues as new
 // begins there.
 const pinned = workflow.VersioningBehaviorPinned
@@ -60,7 +60,7 @@ func Register(r Registry) {
 	}
 }
 
-// continueAsNew goes on in a new run, with the current build also when this run is
+// continueAsNew continues in a new run, with the current build also when this run is
 // pinned to an older one.
 func continueAsNew(ctx workflow.Context, name string, in any) error {
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, workflow.ContinueAsNewErrorOptions{

@@ -9,7 +9,7 @@ import (
 )
 
 // Replay plays the recorded events of another session as this one's own. How far
-// it has come is in the store; the run only makes it go on.
+// it has come is in the store; the run only makes it continue.
 func Replay(ctx workflow.Context, in contract.ReplayInput) error {
 	workflow.SetCurrentDetails(ctx, "replay session "+string(in.SessionID))
 

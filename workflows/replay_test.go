@@ -20,7 +20,7 @@ import (
 	"everloop/workflows"
 )
 
-// TestHistories_replay holds that runs begun with an earlier version go on
+// TestHistories_replay holds that runs started with an earlier version continue
 // with this one. `make replay` records them again; a history that no longer replays
 // needs workflow.GetVersion, not a new recording.
 func TestHistories_replay(t *testing.T) {
@@ -45,7 +45,7 @@ func TestHistories_replay(t *testing.T) {
 }
 
 // TestRecordedHistoriesReplay_traced holds that traces change nothing of what a
-// workflow decides, also in runs that were begun without.
+// workflow decides, also in runs that were started without.
 func TestRecordedHistoriesReplay_traced(t *testing.T) {
 	t.Parallel()
 	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: testkit.Traces(t).URL, Logger: slog.New(slog.DiscardHandler)})

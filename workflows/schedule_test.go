@@ -51,7 +51,7 @@ func TestScheduledRun(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct {
-		over    bool            // when it begins
+		over    bool            // when it starts
 		signals []time.Duration // that a chat has ended
 		endsAt  int             // the look at the chat that finds it ended
 	}{

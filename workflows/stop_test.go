@@ -109,8 +109,8 @@ func TestChat_waitsForTheInitScript(t *testing.T) {
 	}
 }
 
-// The parent ignores what a sub-agent says that has not received its last Resume:
-// the number goes on with the run.
+// The parent ignores what a sub-agent reports that has not received its last Resume:
+// the number continues with the run.
 func TestFork_continuedAsNewKeepsWhatItReceived(t *testing.T) {
 	t.Parallel()
 

@@ -27,7 +27,7 @@ type Outcomes struct {
 }
 
 const (
-	// outcomeAttempts is how often checks are begun that lose their worker or fail by a
+	// outcomeAttempts is how often checks are started that lose their worker or fail by a
 	// fault of the service.
 	outcomeAttempts = 5
 	// outcomeLook is how often a run is looked at while its checks run: it may be
@@ -104,7 +104,7 @@ func (s *Schedules) check(ctx context.Context, run schedule.OutcomeRun, attempt 
 	}
 }
 
-// watch ends checks of a run that is over, and those of a worker that shuts down: they
+// watch ends checks of a run that has ended, and those of a worker that shuts down: they
 // run again on another one.
 func (s *Schedules) watch(work context.Context, end context.CancelCauseFunc, runID string) {
 	look := time.NewTicker(outcomeLook)
@@ -128,7 +128,7 @@ func (s *Schedules) watch(work context.Context, end context.CancelCauseFunc, run
 	}
 }
 
-// unchecked are the checks of a run none of which could be carried out.
+// unchecked returns the checks of a run none of which could be carried out.
 func unchecked(run schedule.OutcomeRun) (checks []schedule.RunCheck) {
 	const why = "it could not be checked because of a fault of the service"
 	for _, pattern := range run.Files {

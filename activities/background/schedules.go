@@ -16,19 +16,22 @@ type Schedules struct {
 	checking durable.Shared[string, contract.ScheduledRunOut] // by run
 }
 
-// ScheduledTasks begin and end runs. An error is retried.
+// ScheduledTasks start and end runs. An error is retried.
 type ScheduledTasks interface {
 	Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, error)
 	Cancel(ctx context.Context, runID string) error
 	End(ctx context.Context, runID string) (schedule.RunNext, error)
-	// ToCheck gives a run whose chat was completed; false: it is over.
+	// ToCheck gives a run whose chat was completed; false: it has ended.
 	ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error)
 	EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error
 }
 
 // BeginScheduledRun makes the record of a run and sends its message, once.
 func (s *Schedules) BeginScheduledRun(ctx context.Context, in contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
-	next, err := s.Tasks.Begin(ctx, schedule.RunStart{RunID: in.RunID, Execution: in.Execution, StartedAt: in.StartedAt, Resumed: in.Resumed})
+	next, err := s.Tasks.Begin(
+		ctx,
+		schedule.RunStart{RunID: in.RunID, Execution: in.Execution, StartedAt: in.StartedAt, Resumed: in.Resumed},
+	)
 	return runOut(next), err
 }
 

@@ -68,7 +68,7 @@ var (
 	errTaskDrained = errors.New("the service was restarted")
 )
 
-// A task says that it is alive this often, and kills itself when it could not
+// A task reports that it is alive this often, and kills itself when it could not
 // for so long: two thirds of its lease.
 const (
 	taskBeat  = time.Second
@@ -95,7 +95,7 @@ func (t *Tasks) limits() TaskLimits {
 	return l
 }
 
-// RunTask carries out one background task to its end. A task goes on also when
+// RunTask carries out one background task to its end. A task continues also when
 // the server has given its attempt up; a later attempt joins it.
 func (t *Tasks) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
 	return t.running.Run(ctx, in.TaskID, 0, func(ctx context.Context) (contract.RunTaskOut, error) {
@@ -402,7 +402,7 @@ func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.
 }
 
 // retryWrite retries a write to the database until it succeeds, is rejected, or the limit
-// is over.
+// has ended.
 func retryWrite(ctx context.Context, limit time.Duration, write func() error) error {
 	return retry.Writes(limit).Do(ctx, write, func(err error) bool {
 		kind := domain.AsError(err).Kind

@@ -135,7 +135,7 @@ func newPlace(t *testing.T, limits background.TaskLimits) *place {
 	return p
 }
 
-// workspaceDir is a directory that the sessions' own users can get to.
+// workspaceDir returns a directory that the sessions' own users can get to.
 func workspaceDir(t *testing.T) string {
 	t.Helper()
 

@@ -36,7 +36,7 @@ type Transcriber struct {
 func (t *Transcriber) Drain(ctx context.Context) { t.running.Wait(ctx) }
 
 // Transcribe has the recordings of a user turn transcribed, each of them in a step of its
-// own: the next attempt after a lost worker goes on with those that are not recorded.
+// own: the next attempt after a lost worker continues with those that are not recorded.
 func (t *Transcriber) Transcribe(ctx context.Context, in contract.TranscribeIn) (contract.TranscribeOut, error) {
 	return t.running.Run(ctx, in, durable.AbandonAfter, func(ctx context.Context) (contract.TranscribeOut, error) {
 		return t.transcribe(ctx, in)

@@ -87,7 +87,7 @@ func (s *spoken) transcribe(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"text":%q}`, "said in "+string(data[12:]))
 }
 
-// recording is a part whose recording has this text behind the header of its format.
+// recording returns a part whose recording has this text behind the header of its format.
 func (s *spoken) recording(text string, status domain.AudioStatus) domain.ContentPart {
 	s.t.Helper()
 

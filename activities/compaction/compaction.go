@@ -126,9 +126,9 @@ type attempt struct {
 	model     domain.Model
 	turns     []domain.TranscriptTurn             // of the transcript when the compaction was planned, and since
 	weights   map[domain.TurnID]prompt.TurnTokens // in the model's own tokens
-	framed    float64                             // of the model's tokens to those counted here, for what a prompt begins with
+	framed    float64                             // of the model's tokens to those counted here, for what a prompt starts with
 	overhead  int64                               // counted tokens of the system prompt, the tools and the memories
-	earlier   string                              // the summary that the history begins with
+	earlier   string                              // the summary that the history starts with
 	limit     int64                               // the threshold
 }
 
@@ -178,7 +178,7 @@ func (c *attempt) failed(ctx context.Context, in contract.CompactIn, cause error
 	return contract.CompactOut{Status: domain.CompactionRunning, Wait: contract.NewWait(v.Wait, in.Step, c.Work.Faults, v.Kind)}, nil
 }
 
-// advance plans the compaction, or goes on with its plan, and makes one piece of
+// advance plans the compaction, or continues with its plan, and makes one piece of
 // the summary.
 func (c *attempt) advance(ctx context.Context) (contract.CompactOut, error) {
 	if err := c.read(ctx); err != nil {
@@ -312,14 +312,14 @@ func (c *attempt) rescale(turns []domain.TranscriptTurn, factor float64) {
 	}
 }
 
-// factorOf is the ratio of reported to counted tokens, within bounds.
+// factorOf returns the ratio of reported to counted tokens, within bounds.
 func factorOf(reported, counted int64) float64 {
 	return min(max(float64(reported)/float64(max(counted, 1)), 0.25), 4)
 }
 
 func (c *attempt) summarySize(summary string) int64 { return c.sizes().Summary(c.model.ID, summary) }
 
-// total is the size of the context with these turns and this summary.
+// total returns the size of the context with these turns and this summary.
 func (c *attempt) total(summary string, turns []domain.TranscriptTurn) int64 {
 	sum := prompt.Scaled(c.overhead+c.summarySize(summary), c.framed)
 	for _, t := range turns {

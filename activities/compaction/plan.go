@@ -46,7 +46,7 @@ func (c *attempt) plan() (reason string) {
 	return ""
 }
 
-// keep is how many of the last turns stay as they are. The policy's number is
+// keep returns how many of the last turns stay as they are. The policy's number is
 // kept to where the session has set one of its own. Else fewer are kept when
 // there are no more turns than that and a client wants them summarised, and when
 // they alone would fill the context.
@@ -102,7 +102,7 @@ func (c *attempt) pin() {
 	}
 }
 
-// split gives the turns that are archived and those that stay.
+// split returns the turns that are archived and those that stay.
 func (c *attempt) split() (archived, kept []domain.TranscriptTurn) {
 	for _, t := range c.turns {
 		if t.Sequence >= c.Work.KeptFrom || c.Work.Pinned != nil && t.Sequence == *c.Work.Pinned {
@@ -134,7 +134,7 @@ const planHeading = "\n\nThe newest plan, word for word:\n"
 
 // keepPlan puts the newest plan behind the summary when it is not among the turns
 // that stay: who carries it out must not work from a summary of it. The summary
-// that this history begins with may have brought it along.
+// that this history starts with may have brought it along.
 func (c *attempt) keepPlan() {
 	_, plan, _ := strings.Cut(c.earlier, planHeading)
 	for _, t := range c.turns {
@@ -162,7 +162,7 @@ func planOf(t domain.TranscriptTurn) (plan string) {
 	return plan
 }
 
-// offered are the tools that the loop's model calls offer.
+// offered returns the tools that the loop's model calls offer.
 func (c *attempt) offered(ctx context.Context, profile domain.Profile) []domain.ToolSpec {
 	return c.Tools.For(ctx, tools.Scope{
 		Session: c.Session, Mode: c.Chat.Mode, Headless: c.Chat.Headless, LoopID: c.LoopID,

@@ -142,7 +142,7 @@ func label(t domain.TranscriptTurn) string {
 	return strings.Join(parts, ": ")
 }
 
-// head is the beginning of a text, in characters.
+// head returns the beginning of a text, in characters.
 func head(text string, most int) string {
 	for i := range text {
 		if most == 0 {

@@ -30,7 +30,7 @@ const (
 	minPiece   = 500  // tokens; a server that refuses less cannot be helped
 )
 
-// summaryTokens is how long a summary may be.
+// summaryTokens returns how long a summary may be.
 func (c *attempt) summaryTokens() int { return int(min(maxSummary, c.model.ContextWindow/8)) }
 
 // summarise has the model add the next piece of the history to the summary: as
@@ -159,7 +159,7 @@ func (c *attempt) cut(summary string) string {
 	return shorten(summary, utf8.RuneCountInString(summary)*most/size)
 }
 
-// rendered is a turn as the summarising model reads it.
+// rendered returns a turn as the summarising model reads it.
 func rendered(t domain.TranscriptTurn) string {
 	var b strings.Builder
 

@@ -14,7 +14,7 @@ type ArchiveInput struct{}
 // ArchiveChats archives one page of chats.
 var ArchiveChats = durable.Activity[ArchiveChatsIn, transfer.ArchivedPage]{Name: "archive.page", Preset: durable.Files}
 
-// ArchiveChatsIn says after which chat the page begins.
+// ArchiveChatsIn says after which chat the page starts.
 type ArchiveChatsIn struct {
 	After string `json:"after"`
 }

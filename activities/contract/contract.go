@@ -28,7 +28,7 @@ type StopChat struct {
 	ChatID domain.ChatID `json:"chat_id"`
 }
 
-// ChatInput starts a run for a session. Which chat it takes, or goes on with, is
+// ChatInput starts a run for a session. Which chat it takes, or continues with, is
 // in the database.
 type ChatInput struct {
 	SessionID domain.SessionID `json:"session_id"`
@@ -59,7 +59,7 @@ type BeginChatIn struct {
 	RunID     string           `json:"run_id"`
 }
 
-// BeginChatOut is the chat that the run now carries; an empty ChatID says that
+// BeginChatOut is the chat that the run now carries; an empty ChatID reports that
 // nothing waits.
 type BeginChatOut struct {
 	ChatID   domain.ChatID `json:"chat_id"`
@@ -75,14 +75,14 @@ type BeginChatOut struct {
 // ParkChatIn names a chat whose calls have all finished but for its questions.
 type ParkChatIn struct {
 	ChatID domain.ChatID `json:"chat_id"`
-	// Children says that sub-agents of the chat wait for answers: its own calls run after them.
+	// Children reports that sub-agents of the chat wait for answers: its own calls run after them.
 	Children bool `json:"children,omitempty"`
 }
 
 // ParkState says how a chat with questions stands.
 type ParkState string
 
-// A parked chat waits; an answered one goes on; a closed one has ended by a
+// A parked chat waits; an answered one continues; a closed one has ended by a
 // message instead of the answer, a stop or a rewind.
 const (
 	Parked   ParkState = "parked"
@@ -90,7 +90,7 @@ const (
 	Closed   ParkState = "closed"
 )
 
-// ParkChatOut says whether the run waits, goes on or closes.
+// ParkChatOut reports whether the run waits, continues or closes.
 type ParkChatOut struct {
 	State ParkState `json:"state"`
 }
@@ -109,7 +109,7 @@ type FinishChatIn struct {
 }
 
 // FinishChatOut says what the run does next. More: a message was steered into
-// the chat before it could complete, so the loop goes on. Next: another chat is
+// the chat before it could complete, so the loop continues. Next: another chat is
 // queued.
 type FinishChatOut struct {
 	More bool `json:"more,omitempty"`

@@ -27,14 +27,14 @@ type ResumeFork struct {
 	Number int `json:"number,omitempty"`
 }
 
-// Fork is what the run of a sub-agent has to know of it; the rest is in the
+// Fork is what the run of a sub-agent must know of it; the rest is in the
 // database.
 type Fork struct {
 	MaxSteps int `json:"max_steps"`
 	Seconds  int `json:"seconds"` // it may work for so long
 }
 
-// ForkInput starts the run of a sub-agent, or lets it go on in a new one.
+// ForkInput starts the run of a sub-agent, or lets it continue in a new one.
 type ForkInput struct {
 	SessionID domain.SessionID `json:"session_id"`
 	ChatID    domain.ChatID    `json:"chat_id"`
@@ -65,13 +65,13 @@ type ForkOut struct {
 	Stopped bool `json:"stopped,omitempty"` // the chat was stopped
 }
 
-// Steps of a sub-agent. It begins with its first model call.
+// Steps of a sub-agent. It starts with its first model call.
 var (
 	PauseFork = durable.Activity[PauseForkIn, PauseForkOut]{Name: "fork.pause", Preset: durable.Store}
 	EndFork   = durable.Activity[EndForkIn, EndForkOut]{Name: "fork.end", Preset: durable.Store}
 )
 
-// PauseForkIn asks whether a sub-agent has to wait for an answer. Children says
+// PauseForkIn asks whether a sub-agent must wait for an answer. Children says
 // that sub-agents of its own do.
 type PauseForkIn struct {
 	LoopID   string `json:"loop_id"`
@@ -79,7 +79,7 @@ type PauseForkIn struct {
 	Children bool   `json:"children,omitempty"`
 }
 
-// PauseForkOut says how it stands: parked while it has to wait, answered when
+// PauseForkOut says how it stands: parked while it must wait, answered when
 // its own questions are resolved, closed when its chat has ended. Next are the
 // runs that may have got its slot.
 type PauseForkOut struct {

@@ -16,7 +16,7 @@ var (
 	EndIssueRun   = durable.Activity[IssueRunInput, IssueRunOut]{Name: "issue.end", Preset: durable.Store}
 )
 
-// IssueRunOut says whether the run is over.
+// IssueRunOut reports whether the run has ended.
 type IssueRunOut struct {
 	Ended bool `json:"ended,omitempty"`
 }

@@ -48,7 +48,7 @@ const (
 	OutcomeLimitReached Outcome = "limit_reached"
 	// OutcomeSchemaMismatch: the last of all tries did not follow the output schema.
 	OutcomeSchemaMismatch Outcome = "schema_mismatch"
-	// OutcomeChatEnded: the chat has ended already, for Reason. Next says whether
+	// OutcomeChatEnded: the chat has ended already, for Reason. Next reports whether
 	// another one is queued.
 	OutcomeChatEnded Outcome = "chat_ended"
 )
@@ -105,5 +105,5 @@ func NewWait(wait time.Duration, step, faults int, kind string) *Wait {
 	}
 }
 
-// Duration is how long to wait.
+// Duration returns how long to wait.
 func (w Wait) Duration() time.Duration { return time.Duration(w.MS) * time.Millisecond }

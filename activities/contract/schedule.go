@@ -25,7 +25,7 @@ type ScheduledRunInput struct {
 	RunID string `json:"run_id,omitempty"`
 }
 
-// BeginScheduledRunInput is a run with the workflow that begins it.
+// BeginScheduledRunInput is a run with the workflow that starts it.
 type BeginScheduledRunInput struct {
 	RunID     string    `json:"run_id"`
 	Execution string    `json:"execution"`
@@ -44,7 +44,7 @@ var (
 // run's record.
 var CheckScheduledRun = durable.Activity[ScheduledRunInput, ScheduledRunOut]{Name: "schedule.check", Preset: durable.Tool}
 
-// ScheduledRunOut says whether the run is over, or its outcome has to be checked.
+// ScheduledRunOut reports whether the run has ended, or its outcome must be checked.
 type ScheduledRunOut struct {
 	Ended bool `json:"ended,omitempty"`
 	Check bool `json:"check,omitempty"`

@@ -17,7 +17,7 @@ type TranscribeIn struct {
 	EntryID   domain.TurnID    `json:"entry_id"`
 }
 
-// TranscribeOut says whether the chat was stopped meanwhile.
+// TranscribeOut reports whether the chat was stopped in the meantime.
 type TranscribeOut struct {
 	Stopped bool `json:"stopped,omitempty"`
 }

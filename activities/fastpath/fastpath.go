@@ -27,7 +27,7 @@ type Paths struct {
 }
 
 // tryFor is how long TryTool waits for a call. One that takes longer is shown to operators as
-// an activity of its own.
+// its own activity.
 const tryFor = 400 * time.Millisecond
 
 // TryTool starts one call of the ledger and waits a moment for its end, without an activity in

@@ -17,7 +17,7 @@ type admission struct {
 	kept transcripts.Loop
 
 	out    contract.CallModelOut // of a call that is not made now
-	unsure bool                  // the size of the prompt is to be read
+	unsure bool                  // the size of the prompt must be read
 }
 
 // openAdmitted checks the limits and the size of a model call, and opens its turn. The

@@ -97,7 +97,7 @@ func aboutTurn(key domain.TurnKey) []attribute.KeyValue {
 	}
 }
 
-// cutNote begins the note of a turn whose prompt the server has cut.
+// cutNote starts the note of a turn whose prompt the server has cut.
 const cutNote = "The model server seems to cut prompts"
 
 // promptCut notes, once in a conversation, records and logs that the server reports far fewer
@@ -122,7 +122,7 @@ func (m *modelCall) promptCut(ctx context.Context, reported, estimated int64) {
 // spent reports whether the turn has cost as many calls as it may.
 func (m *modelCall) spent() bool { return m.turn.Faults.Paid+m.paid >= modelretry.MaxPaid }
 
-// joined is an answer with its continuation.
+// joined returns an answer with its continuation.
 func joined(whole, more domain.Reply) domain.Reply {
 	more.Text = whole.Text + more.Text
 
@@ -141,7 +141,7 @@ const (
 	namelessCall = "Not carried out: the call has no name. Make it again with the name of one of the tools."
 )
 
-// unusable is the result of a call that did not arrive whole; empty: it did. Of an answer
+// unusable returns the result of a call that did not arrive whole; empty: it did. Of an answer
 // that reached the limit of its length the last call is incomplete, unless its arguments
 // end.
 func unusable(reply domain.Reply, n int) string {

@@ -71,7 +71,7 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	return fork, ""
 }
 
-// withinOwn gives a sub-agent no tool that the one who calls it does not have.
+// withinOwn returns a sub-agent no tool that the one who calls it does not have.
 func (m *modelCall) withinOwn(names []string) []string {
 	if m.turn.Loop.Only == nil {
 		return names
@@ -147,7 +147,7 @@ func (m *modelCall) unattended() bool {
 	}
 }
 
-// unknownModel says what models there are.
+// unknownModel returns what models there are.
 func (m *modelCall) unknownModel(ctx context.Context, name string) string {
 	words := fmt.Sprintf("There is no model named %q.", name)
 

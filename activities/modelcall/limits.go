@@ -29,7 +29,7 @@ func (c *Caller) beforeCall(ctx context.Context, key domain.TurnKey) (out contra
 	return out, err
 }
 
-// compactFirst is the result of a call whose prompt would pass the threshold.
+// compactFirst returns the result of a call whose prompt would pass the threshold.
 func compactFirst() contract.CallModelOut {
 	return contract.CallModelOut{Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactAuto}
 }

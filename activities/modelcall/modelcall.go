@@ -138,7 +138,13 @@ func (c *Caller) callModel(ctx context.Context, in contract.CallModelIn) (contra
 
 	scope := c.scope(key, turn.OpenedTurn)
 	call := &modelCall{
-		Caller: c, key: key, taskID: in.TaskID, turn: turn.OpenedTurn, opened: time.Now(), scope: scope, tools: c.Plans.Tools.For(ctx, scope),
+		Caller:     c,
+		key:        key,
+		taskID:     in.TaskID,
+		turn:       turn.OpenedTurn,
+		opened:     time.Now(),
+		scope:      scope,
+		tools:      c.Plans.Tools.For(ctx, scope),
 		overflowed: in.Overflowed,
 	}
 
@@ -150,7 +156,7 @@ type foundTurn struct {
 	state domain.TurnState
 }
 
-// openTurn gives the turn to stream into. One that a dead worker left is failed
+// openTurn returns the turn to stream into. One that a dead worker left is failed
 // first, with the text that clients have of it.
 func (c *Caller) openTurn(ctx context.Context, key domain.TurnKey, model string, admit func(domain.NextTurn) bool) (foundTurn, error) {
 	turn, state, err := c.tryTurn(ctx, key, model, admit)
@@ -477,7 +483,7 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 	return []domain.PlannedCall{call}, nil
 }
 
-// planned is a call as the ledger enters it, before anything is decided about it.
+// planned returns a call as the ledger enters it, before anything is decided about it.
 func (m *modelCall) planned(requested domain.RequestedCall) domain.PlannedCall {
 	call := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ServerCallID: requested.ID, ToolName: requested.Name,
@@ -492,7 +498,7 @@ func (m *modelCall) planned(requested domain.RequestedCall) domain.PlannedCall {
 	return call
 }
 
-// settled is a call that is not carried out, for the reason that the model reads.
+// settled returns a call that is not carried out, for the reason that the model reads.
 func (m *modelCall) settled(requested domain.RequestedCall, reason string) domain.PlannedCall {
 	call := m.planned(requested)
 	call.Settled = &domain.Settlement{Status: domain.CallError, Result: reason}

@@ -14,7 +14,7 @@ import (
 	"everloop/domain/permission"
 )
 
-// allowingRules are the rules which, put before the others, allow exactly this call the
+// allowingRules returns the rules which, put before the others, allow exactly this call the
 // next time it is made.
 func allowingRules(tool string, arguments json.RawMessage, about string) []domain.PermissionRule {
 	return []domain.PermissionRule{{
@@ -38,7 +38,7 @@ func (m *modelCall) shownFiles(ctx context.Context, tool string, arguments json.
 }
 
 // permit applies the permission rules to a call that could be carried out. One that
-// the user has to allow is held back by a question, which is a call beside it; in
+// the user has to allow is held back by a question, which is a call next to it; in
 // headless chats it is rejected.
 func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
 	decision := m.Plans.Permissions.Decide(ctx, m.scope, call.ToolName, arguments)
@@ -127,7 +127,7 @@ func (m *modelCall) skipsConfirmations() bool {
 	return m.scope.Headless && m.scope.Session.Setup.SkipConfirmations
 }
 
-// granted is the record of a permission that was granted because the owner skips
+// granted returns the record of a permission that was granted because the owner skips
 // confirmations.
 func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) domain.PlannedCall {
 	return domain.PlannedCall{

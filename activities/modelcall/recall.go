@@ -41,7 +41,7 @@ func (c *Caller) recall(
 	return recalled, nil
 }
 
-// asked is what the user said in a chat.
+// asked returns what the user said in a chat.
 func asked(chatID domain.ChatID, turns []domain.TranscriptTurn) string {
 	var said []string
 

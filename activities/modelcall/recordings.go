@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-// untranscribedError says that a prompt cannot be built yet: user turns have recordings
+// untranscribedError reports that a prompt cannot be built yet: user turns have recordings
 // whose transcription is due.
 type untranscribedError struct{ turns []domain.TurnID }
 
@@ -18,7 +18,7 @@ func (e *untranscribedError) Error() string {
 	return fmt.Sprintf("%d messages have recordings that are not transcribed", len(e.turns))
 }
 
-// untranscribed lists the turns whose recordings are to be transcribed first. Without a
+// untranscribed lists the turns whose recordings must be transcribed first. Without a
 // speech model there are none: the model reads that there was a recording.
 func (c *Caller) untranscribed(turns []domain.TranscriptTurn) (due []domain.TurnID) {
 	if !c.Prompts.Speech {

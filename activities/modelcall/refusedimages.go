@@ -67,7 +67,7 @@ func (m *modelCall) answerWithout(ctx context.Context, in prompt.Input, reply do
 	return reply, refusal
 }
 
-// suspects are the images to leave out of one request after the other: the newest, unless
+// suspects returns the images to leave out of one request after the other: the newest, unless
 // the request was too large, for which the older ones are left out; then all.
 func suspects(turns [][]string, refusal error) [][]string {
 	if len(turns) == 0 {

@@ -15,13 +15,13 @@ import (
 )
 
 // maxTurnCalls bounds the tool calls of one reply that are carried out: what the
-// run is given of them has to fit into one payload.
+// run is given of them must fit into one payload.
 const maxTurnCalls = 64
 
 // callsRoom is what of a payload the calls of a turn may take, in bytes.
 const callsRoom = durable.MaxPayload - 2<<10
 
-// whyNot says why the i-th call of a reply is not carried out; empty: it is.
+// whyNot returns why the i-th call of a reply is not carried out; empty: it is.
 func whyNot(i int, stuck string) string {
 	switch {
 	case stuck != "":

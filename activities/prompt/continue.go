@@ -2,14 +2,14 @@ package prompt
 
 import "everloop/domain"
 
-// Texts that ask the model to go on with an answer.
+// Texts that ask the model to continue with an answer.
 const (
 	goOn = "Your answer reached the limit of its length. Continue exactly where it stops; do not repeat anything."
 	// startOver follows an answer that had reached the limit before it had any text.
 	startOver = "Your answer reached the limit of its length before it had any text. Think less, and answer."
 )
 
-// Continue is a prompt that asks for the rest of an answer.
+// Continue returns a prompt that asks for the rest of an answer.
 func Continue(p domain.Prompt, answer domain.Reply) domain.Prompt {
 	more := []domain.PromptMessage{Text("user", reminder(startOver))}
 	if answer.Text != "" {

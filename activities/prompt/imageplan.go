@@ -162,7 +162,7 @@ func keepNewest(images []plannedImage) {
 	}
 }
 
-// callImages are the images of a turn's results.
+// callImages returns the images of a turn's results.
 func callImages(t domain.TranscriptTurn) (all []domain.CallImage) {
 	for _, call := range t.Calls {
 		all = append(all, call.Images...)
@@ -204,7 +204,7 @@ func HasImages(turns []domain.TranscriptTurn) bool {
 	return false
 }
 
-// ShownImages are the names of the images that a prompt shows, by turn, the oldest first.
+// ShownImages returns the names of the images that a prompt shows, by turn, the oldest first.
 func (in Input) ShownImages() [][]string {
 	var shown [][]string
 
@@ -237,7 +237,7 @@ func (in Input) ShownImages() [][]string {
 	return shown
 }
 
-// Without is the input without these images, too, which the model server refused.
+// Without returns the input without these images, too, which the model server refused.
 func (in Input) Without(images []string) Input {
 	refused := make(map[string]bool, len(in.Refused)+len(images))
 	for name := range in.Refused {
@@ -253,7 +253,7 @@ func (in Input) Without(images []string) Input {
 	return in
 }
 
-// omitted is the text that stands for the n-th picture of a message.
+// omitted returns the text that stands for the n-th picture of a message.
 func omitted(n int, why omission) domain.ContentPart {
 	reason := "the prompt has newer ones"
 	if why == imageRefused {

@@ -40,7 +40,7 @@ func TestJoin(t *testing.T) {
 }
 
 // TestBuild_neighbours holds that a prompt has no two messages of users in a row, and that
-// it begins with the prompt before it.
+// it starts with the prompt before it.
 func TestBuild_neighbours(t *testing.T) {
 	t.Parallel()
 

@@ -21,7 +21,7 @@ type Images interface {
 	DataURL(ctx context.Context, object string) (string, error)
 }
 
-// Pictures gives the stored pictures of a transcript as data URLs, by the name of
+// Pictures returns the stored pictures of a transcript as data URLs, by the name of
 // their object. Each is fetched once, several at a time.
 func Pictures(ctx context.Context, images Images, turns []domain.TranscriptTurn) (map[string]string, error) {
 	urls := map[string]string{}
@@ -83,7 +83,7 @@ func load(ctx context.Context, images Images, urls map[string]string) error {
 	return group.Wait()
 }
 
-// storedPicture is the name of the object that holds a part's picture.
+// storedPicture returns the name of the object that holds a part's picture.
 func storedPicture(p domain.ContentPart) (name string, stored bool) {
 	if p.ImageURL == nil {
 		return "", false
@@ -92,7 +92,7 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 	return strings.CutPrefix(p.ImageURL.URL, domain.ObjectScheme)
 }
 
-// withPictures gives a message's parts with the stored pictures in place of their
+// withPictures returns a message's parts with the stored pictures in place of their
 // names, with texts for those that are left out and for an address, which older messages
 // have and which no model server may be made to fetch, and with the transcripts of
 // recordings as texts.

@@ -127,7 +127,7 @@ func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.P
 	return strings.Join(parts, "\n\n")
 }
 
-// summarised is the message that stands for the compacted part of a conversation.
+// summarised returns the message that stands for the compacted part of a conversation.
 func summarised(summary string) string {
 	return reminder(
 		"The conversation before this point was summarised to make room. The summary is all that is left of it here; files and " +
@@ -135,7 +135,7 @@ func summarised(summary string) string {
 	)
 }
 
-// reminded is the message with the memories of a chat.
+// reminded returns the message with the memories of a chat.
 func reminded(recalled []domain.RecalledMemory) string {
 	var list strings.Builder
 	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")
@@ -147,7 +147,7 @@ func reminded(recalled []domain.RecalledMemory) string {
 	return reminder(list.String())
 }
 
-// turnMessages gives one turn as messages of a prompt to a model, with its
+// turnMessages returns one turn as messages of a prompt to a model, with its
 // reasoning when it thinks on. Every tool call is followed by its result,
 // whatever became of it: model servers refuse a call without one.
 func turnMessages(
@@ -197,7 +197,7 @@ func turnMessages(
 	return append([]domain.PromptMessage{message}, results...)
 }
 
-// Result is what the model reads as the result of a call.
+// Result returns what the model reads as the result of a call.
 func Result(call domain.ToolCall) string {
 	switch {
 	case call.Result != "":
@@ -211,7 +211,7 @@ func Result(call domain.ToolCall) string {
 	}
 }
 
-// Note is the text of a system turn.
+// Note returns the text of a system turn.
 func Note(blocks []domain.Block) string {
 	var note strings.Builder
 	for _, b := range blocks {
@@ -224,7 +224,7 @@ func Note(blocks []domain.Block) string {
 // reminder marks a text as coming from the service, not from the user.
 func reminder(content string) string { return "<system-reminder>" + content + "</system-reminder>" }
 
-// Text is a message of one text.
+// Text returns a message of one text.
 func Text(role, content string) domain.PromptMessage {
 	return domain.PromptMessage{Role: role, Parts: []domain.ContentPart{{Type: "text", Text: content}}}
 }

@@ -6,9 +6,9 @@ import (
 	"everloop/domain"
 )
 
-// ReasoningFrom is the index of the first turn whose reasoning is sent back to
+// ReasoningFrom returns the index of the first turn whose reasoning is sent back to
 // the model: by default that of the first turn after the last user message, so
-// that a model goes on thinking where it called a tool.
+// that a model continues thinking where it called a tool.
 func ReasoningFrom(turns []domain.TranscriptTurn, history domain.ReasoningHistory) int {
 	switch history {
 	case domain.ReasoningAll:
@@ -27,7 +27,7 @@ func ReasoningFrom(turns []domain.TranscriptTurn, history domain.ReasoningHistor
 	return 0
 }
 
-// reasoningOf is what the model thought in a turn, as its server can take it
+// reasoningOf returns what the model thought in a turn, as its server can take it
 // back; empty when another model thought it, or the server does not send it.
 func reasoningOf(model string, t domain.TranscriptTurn) string {
 	if t.Model != model || t.ReasoningField == "" {

@@ -38,7 +38,7 @@ func AnswerProblem(chat domain.ChatSettings, answer []domain.Block) string {
 	return ""
 }
 
-// mismatchNote is the note that follows an answer of this chat which did not follow its
+// mismatchNote returns the note that follows an answer of this chat which did not follow its
 // schema. It is derived from the answer, so it is the same in every later prompt.
 func mismatchNote(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 	if t.ChatID != chat.ID || t.Role != domain.RoleAssistant || len(t.Calls) > 0 || t.Status != domain.TurnCompleted {

@@ -18,7 +18,7 @@ const imageTokens = 1000
 // perMessage is what a chat template adds to a message.
 const perMessage = 4
 
-// Next is the size of a prompt in tokens, without its overhead when none was reported.
+// Next returns the size of a prompt in tokens, without its overhead when none was reported.
 func (s Sizes) Next(model string, w domain.ContextWeight) int64 {
 	return w.Reported + int64(float64(w.Bytes)/bytesPerToken*s.scale(model)) + w.Images*imageTokens
 }
@@ -31,7 +31,7 @@ const bytesPerToken = 3.7
 // estimated ones.
 var scaleSample = strings.Repeat("a few words ", 250)
 
-// scale is the ratio of a model's tokens to the average of all models. It is at least 1:
+// scale returns the ratio of a model's tokens to the average of all models. It is at least 1:
 // the calibration comes from whole prompts, with their tools, and what comes next can be
 // denser. A summary that comes a little early costs less than a call that is rejected.
 func (s Sizes) scale(model string) float64 {
@@ -54,7 +54,7 @@ type ToolTokens struct {
 	Tokens int64
 }
 
-// Total is the size of all of it.
+// Total returns the size of all of it.
 func (f Overhead) Total() int64 {
 	sum := f.System
 	for _, t := range f.Tools {
@@ -111,7 +111,7 @@ type TurnTokens struct {
 	Images  int
 }
 
-// Total is the size of all of it.
+// Total returns the size of all of it.
 func (w TurnTokens) Total() int64 { return w.Said + w.Results + w.Files }
 
 // Times scales the size, but for pictures, which are a guess in any case.
@@ -120,7 +120,7 @@ func (w TurnTokens) Times(factor float64) TurnTokens {
 	return w
 }
 
-// Without gives the size without some of the pictures.
+// Without returns the size without some of the pictures.
 func (w TurnTokens) Without(pictures int) TurnTokens {
 	w.Files -= int64(pictures) * imageTokens
 	w.Images -= pictures
@@ -128,7 +128,7 @@ func (w TurnTokens) Without(pictures int) TurnTokens {
 	return w
 }
 
-// Scaled is a size by another count of tokens.
+// Scaled returns a size by another count of tokens.
 func Scaled(tokens int64, factor float64) int64 { return int64(math.Round(float64(tokens) * factor)) }
 
 // Turn measures a turn as the prompt has it: with its reasoning while the model
@@ -184,7 +184,7 @@ func (s Sizes) members(model string, t domain.TranscriptTurn) int64 {
 	return n
 }
 
-// Spoken is what an assistant said in a turn: its text and its plan.
+// Spoken returns what an assistant said in a turn: its text and its plan.
 func Spoken(t domain.TranscriptTurn) string {
 	said := ""
 
@@ -209,7 +209,7 @@ const farBelow = 0.25
 const minCut = 2000
 
 // minReported is what the smallest context windows hold: a server that reports less than
-// this has not cut the prompt, but counts in a way of its own.
+// this has not cut the prompt, but counts in its own way.
 const minReported = 1000
 
 // Reported compares what a server reports of a prompt with an estimate.

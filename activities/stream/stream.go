@@ -1,5 +1,5 @@
 // Package stream publishes what a model says as patches of its turn, in order, and keeps it
-// in the database meanwhile. It knows neither who calls the model nor what becomes of the
+// in the database in the meantime. It knows neither who calls the model nor what becomes of the
 // answer.
 package stream
 
@@ -60,7 +60,7 @@ type Stream struct {
 	turns  Turns
 	broke  func(error) // reports to the model call that it is fenced
 
-	more    chan struct{} // something is to be published; full: already said
+	more    chan struct{} // something must be published; full: already said
 	closing chan struct{} // nothing more is added
 	ended   chan struct{} // the goroutine has ended; nil before it was started
 
@@ -96,7 +96,7 @@ type textPlace struct {
 	units int // UTF-16 units of the block
 }
 
-// New begins the stream of a turn. Broke is called when another attempt holds the turn.
+// New starts the stream of a turn. Broke is called when another attempt holds the turn.
 func New(ctx context.Context, turn domain.OpenedTurn, log Log, turns Turns, broke func(error)) *Stream {
 	s := &Stream{
 		turn: turn, log: log, turns: turns, broke: broke, flushed: time.Now(),
@@ -199,7 +199,7 @@ func (s *Stream) publish() {
 	}
 }
 
-// due is how long the next delta, or the next flush, has to wait; ok is false when
+// due returns how long the next delta, or the next flush, must wait; ok is false when
 // there is neither.
 func (s *Stream) due(closing bool) (wait time.Duration, ok bool) {
 	s.mu.Lock()
@@ -293,7 +293,7 @@ func (s *Stream) keep() bool {
 
 // Finish ends the stream. It gives the blocks of the turn, and the deltas that the
 // event log has not acknowledged, which the end of the turn publishes. The error
-// says that another attempt holds the turn.
+// reports that another attempt holds the turn.
 func (s *Stream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error) {
 	s.mu.Lock()
 	if !s.closed {

@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// nextDelta is the delta that begins at a place, the n-th of its turn, and where it
+// nextDelta returns the delta that starts at a place, the n-th of its turn, and where it
 // ends. The mutex is held.
 func (s *Stream) nextDelta(from textPlace, n int) (domain.Event, textPlace) {
 	for from.block < len(s.blocks)-1 && from.bytes == s.blocks[from.block].text.Len() {
@@ -42,7 +42,7 @@ func (s *Stream) deltaID(n int) string {
 	return fmt.Sprintf("%s-%d-%d", id[max(0, len(id)-12):], s.turn.Attempt, n)
 }
 
-// cut is the beginning of text with at most limit bytes, in whole characters.
+// cut returns the beginning of text with at most limit bytes, in whole characters.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -55,7 +55,7 @@ func cut(text string, limit int) string {
 	return text[:limit]
 }
 
-// end is the place behind all text. The mutex is held.
+// end returns the place behind all text. The mutex is held.
 func (s *Stream) end() textPlace {
 	if len(s.blocks) == 0 {
 		return textPlace{}
@@ -76,7 +76,7 @@ func (s *Stream) between(from, to textPlace) int {
 	return n
 }
 
-// textUpTo gives the blocks up to a place. The mutex is held.
+// textUpTo returns the blocks up to a place. The mutex is held.
 func (s *Stream) textUpTo(to textPlace) []domain.Block {
 	blocks := make([]domain.Block, 0, len(s.blocks))
 	for i, b := range s.blocks {

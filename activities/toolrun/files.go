@@ -17,9 +17,9 @@ type Captures interface {
 	Settle(ctx context.Context, sessionID domain.SessionID) error
 }
 
-// beforeWriting lets a tool that can write begin once the files of earlier turns
+// beforeWriting lets a tool that can write start once the files of earlier turns
 // have been seen. What cannot be captured keeps no tool from running; only a
-// chat that was stopped meanwhile does.
+// chat that was stopped in the meantime does.
 func (r *Runner) beforeWriting(ctx context.Context, call domain.LedgerCall, tool tools.Tool) error {
 	if !tool.Acts || !call.CaptureDue || r.Captures == nil {
 		return nil

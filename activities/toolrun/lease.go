@@ -29,7 +29,7 @@ const leaseLost = "[Ended: the service could not reach its database, by which it
 	"The call may have taken effect in part. Check the current state before you continue.]"
 
 // watch ends a call that was stopped or taken over, and keeps its lease. A call
-// whose lease could not be renewed is ended before the lease is over, also while a
+// whose lease could not be renewed is ended before the lease has ended, also while a
 // renewal hangs: another worker may take it for abandoned soon after.
 //
 // Renewals do not wait for the disk. A crash of PostgreSQL may lose the newest one, so

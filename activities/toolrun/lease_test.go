@@ -40,7 +40,14 @@ func (l *leasedCalls) ClaimCall(_ context.Context, id, _ string) (domain.LedgerC
 
 // claimed returns a call as the ledger does that has claimed it.
 func (l *leasedCalls) claimed(id string) (domain.LedgerCall, domain.LedgerState, error) {
-	call := domain.LedgerCall{ID: id, ToolName: "Bash", Arguments: `{"command":"sleep 600"}`, Attempt: 1, StartedAt: time.Now(), AskedAt: time.Now()}
+	call := domain.LedgerCall{
+		ID:        id,
+		ToolName:  "Bash",
+		Arguments: `{"command":"sleep 600"}`,
+		Attempt:   1,
+		StartedAt: time.Now(),
+		AskedAt:   time.Now(),
+	}
 	if l.tool != "" {
 		call.ToolName, call.Arguments = l.tool, `{}`
 	}
@@ -165,7 +172,7 @@ func runLeased(t *testing.T, ledger *leasedCalls) (domain.FinishedCall, int) {
 	return done, int(counted.built.Load())
 }
 
-// Whenever it begins, a short outage of PostgreSQL ends no call that is running.
+// Whenever it starts, a short outage of PostgreSQL ends no call that is running.
 func TestToolCall_outlivesAnOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
 

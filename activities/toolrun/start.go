@@ -44,7 +44,7 @@ func (c *Call) Decided() <-chan struct{} { return c.decided }
 // Over is closed when the call has ended, or another process has it. Result has the outcome.
 func (c *Call) Over() <-chan struct{} { return c.over }
 
-// Result returns the outcome of a call that is over. Pending: another process has the call.
+// Result returns the outcome of a call that has ended. Pending: another process has the call.
 func (c *Call) Result() (contract.RunToolOut, error) { return c.out, c.err }
 
 // calls are the calls of this process, and for a moment those that have ended. A call
@@ -174,7 +174,7 @@ func (r *Runner) start(entered []*Call, commit func(nonces []string) ([]claim, e
 func unanswered(err error) (contract.RunToolOut, error) {
 	if domain.HasCode(err, domain.CodeCallNotFound) {
 		// The database has lost the turn that asks for the call, in a failover or a restore. The
-		// run goes on with what there is: the model is asked again.
+		// run continues with what there is: the model is asked again.
 		return contract.RunToolOut{Status: domain.CallCancelled}, nil
 	}
 

@@ -33,8 +33,8 @@ func (l *slowLedger) CallStatus(context.Context, string) (domain.ToolCallStatus,
 	return domain.CallDone, nil
 }
 
-// The turn that asks for a call begins it, and so does its run a moment later:
-// each round to the ledger beside the first would be for nothing.
+// The turn that asks for a call starts it, and so does its run a moment later:
+// each round to the ledger next to the first would be for nothing.
 func TestRunner_Start_claimsCallOnceAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

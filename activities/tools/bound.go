@@ -26,7 +26,7 @@ func Cut(s string, n int) string {
 	return First(s, n-1) + "…"
 }
 
-// First gives the first n characters.
+// First returns the first n characters.
 func First(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -43,7 +43,7 @@ func First(s string, n int) string {
 	return s
 }
 
-// last gives the last n characters.
+// last returns the last n characters.
 func last(s string, n int) string {
 	i := len(s)
 	for ; n > 0 && i > 0; n-- {
@@ -61,10 +61,10 @@ func HeadAndTail(head, tail, note string, limit int) string {
 	return First(head, room/2) + note + last(tail, room-room/2)
 }
 
-// OutputPath is where the whole of a shortened result is kept (docs/tools.md#for-all-tools).
+// OutputPath returns where the whole of a shortened result is kept (docs/tools.md#for-all-tools).
 func OutputPath(callID string) string { return OutputDir + "/" + fileName(callID) + ".txt" }
 
-// TaskLogPath is where the output of a background task grows.
+// TaskLogPath returns where the output of a background task grows.
 func TaskLogPath(taskID string) string { return TaskLogDir + "/" + fileName(taskID) + ".log" }
 
 // fileName makes any id fit for a file name.
@@ -118,7 +118,7 @@ func (r *Registry) save(ctx context.Context, s SessionView, path, output string)
 	return err
 }
 
-// BackgroundTaskID is the background task that a call starts: the same call again
+// BackgroundTaskID returns the background task that a call starts: the same call again
 // starts no second one.
 func BackgroundTaskID(callID string) string { return "bg_" + strings.TrimPrefix(callID, "call_") }
 

@@ -109,7 +109,7 @@ func (m *mistyped) convert(arguments any) bool {
 	}
 }
 
-// reading is the value of a wanted type that a text spells. A number is a reading as an
+// reading returns the value of a wanted type that a text spells. A number is a reading as an
 // integer, too.
 func (m *mistyped) reading(text string) (any, bool) {
 	text = strings.TrimSpace(text)

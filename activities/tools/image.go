@@ -14,7 +14,7 @@ type Image struct {
 	Data []byte
 }
 
-// NewImage makes an image of bytes from outside. Their type is found by their content. A
+// NewImage returns a new image of bytes from outside. Their type is found by their content. A
 // problem says why they are not taken.
 func NewImage(data []byte) (image Image, problem string) {
 	mime := http.DetectContentType(data)

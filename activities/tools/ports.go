@@ -77,7 +77,7 @@ type Sandbox interface {
 type Command struct {
 	Session SessionView
 	Argv    []string
-	// Env goes on top of the clean base environment of the sandbox.
+	// Env continues top of the clean base environment of the sandbox.
 	Env map[string]string
 	// Stdout and Stderr may be the same writer: then both come through one pipe,
 	// in the order they were written.
@@ -105,7 +105,7 @@ type Exit struct {
 	// when it ended by itself.
 	Killed string
 	// Connections are what the command connected to, or was kept from. They are
-	// given beside an error too.
+	// given next to an error too.
 	Connections []domain.Connection
 }
 

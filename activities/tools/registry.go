@@ -17,7 +17,7 @@ type Registry struct {
 	providers  []Provider
 }
 
-// NewRegistry makes a registry without tools. Results of more than maxResult characters
+// NewRegistry returns a new registry without tools. Results of more than maxResult characters
 // are kept as files of the workspace.
 func NewRegistry(workspaces Workspaces, maxResult int) *Registry {
 	return &Registry{workspaces: workspaces, maxResult: maxResult, byName: map[string]*Tool{}}

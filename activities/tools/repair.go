@@ -38,7 +38,7 @@ func repair(text string) (repaired string, ok bool) {
 	return out.String(), out.String() != text
 }
 
-// stringEnd is the length of the string literal that a text begins with; -1: it does not
+// stringEnd returns the length of the string literal that a text starts with; -1: it does not
 // end.
 func stringEnd(text string) int {
 	for i := 1; i < len(text); i++ {
@@ -54,7 +54,7 @@ func stringEnd(text string) int {
 }
 
 // repairString repairs a string literal. A backslash that is no escape shows that the text
-// is not escaped; what looks like an escape beside it may be none.
+// is not escaped; what looks like an escape next to it may be none.
 func repairString(literal string) (repaired string, unambiguous bool) {
 	var out strings.Builder
 

@@ -33,7 +33,7 @@ func SummaryBy(names ...string) func(json.RawMessage) string {
 	}
 }
 
-// SummaryByFirst gives the first of some arguments that is there.
+// SummaryByFirst returns the first of some arguments that is there.
 func SummaryByFirst(names ...string) func(json.RawMessage) string {
 	return func(arguments json.RawMessage) string {
 		for _, name := range names {

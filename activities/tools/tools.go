@@ -35,14 +35,14 @@ type Tool struct {
 	DisplayName string
 	Spec        domain.ToolSpec
 
-	// Acts says that a call may have changed something, so that it is carried
+	// Acts reports that a call may have changed something, so that it is carried
 	// out at most once. Other tools are simply tried again.
 	Acts bool
-	// Planning says that the tool is offered in planning mode.
+	// Planning reports that the tool is offered in planning mode.
 	Planning bool
-	// Executing says that the tool is offered in executing mode.
+	// Executing reports that the tool is offered in executing mode.
 	Executing bool
-	// Asks says that a call is put to the user and not run: it is never offered
+	// Asks reports that a call is put to the user and not run: it is never offered
 	// to headless chats, and Run is nil.
 	Asks bool
 
@@ -76,7 +76,7 @@ type Tool struct {
 	schema *schema
 }
 
-// Limit is the time that one call may take.
+// Limit returns the time that one call may take.
 func (t Tool) Limit() time.Duration {
 	return min(cmp.Or(t.TimeLimit, DefaultTimeLimit), MaxTimeLimit)
 }

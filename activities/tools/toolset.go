@@ -154,7 +154,7 @@ func (t *Toolset) Lookup(name string) (Tool, bool) {
 	return *tool, true
 }
 
-// DisplayName is how clients show a tool; an unknown one is shown by its name.
+// DisplayName returns how clients show a tool; an unknown one is shown by its name.
 func (t *Toolset) DisplayName(name string) string {
 	if tool, ok := t.byName[name]; ok {
 		return tool.DisplayName
@@ -189,7 +189,7 @@ func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result)
 	return *tool, checked, nil
 }
 
-// RunSummary is what operators read of a call in the durable engine, in one line of at
+// RunSummary returns what operators read of a call in the durable engine, in one line of at
 // most 80 characters: "Bash: Run the tests". The values, and what looks like a secret,
 // are masked before it is cut.
 func (t *Toolset) RunSummary(name, arguments string, values []string) string {
@@ -203,7 +203,7 @@ func (t *Toolset) RunSummary(name, arguments string, values []string) string {
 	return Cut(head+": "+Redact(OneLine(Clean(maskValues(about, values)))), maxRunSummary)
 }
 
-// RunText is what a RunSummary holds of a call's arguments, unmasked; mostly nothing.
+// RunText returns what a RunSummary holds of a call's arguments, unmasked; mostly nothing.
 func (t *Toolset) RunText(name, arguments string) string {
 	tool, ok := t.byName[name]
 	if !ok || tool.RunSummary == nil {
@@ -244,7 +244,7 @@ func (t *Toolset) names() []string {
 	return names
 }
 
-// withheld says why the tool is not offered; empty when it is.
+// withheld returns why the tool is not offered; empty when it is.
 func (t *Tool) withheld(s Scope) string {
 	switch {
 	case slices.Contains(s.Session.DisableTools, t.Name), slices.Contains(s.Profile.DisableTools, t.Name):

@@ -27,7 +27,7 @@ type WebPage struct {
 	ContentType string
 	Text        string
 	Cut         string // says in a sentence what is missing; empty: nothing
-	Note        string // says in a sentence what else is to be known
+	Note        string // says in a sentence what else must be known
 }
 
 // Searcher searches the web.
@@ -40,7 +40,7 @@ type Searcher interface {
 // WebResults are pages that were found, best first.
 type WebResults struct {
 	Items []WebResult
-	// Demo says that the results are made up for a demonstration.
+	// Demo reports that the results are made up for a demonstration.
 	Demo bool
 }
 

@@ -18,7 +18,7 @@ func CleanTexts(texts []string) []string {
 	return clean
 }
 
-// Texts gives words of a closed set as plain texts.
+// Texts returns words of a closed set as plain texts.
 func Texts[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -28,7 +28,7 @@ func Texts[T ~string](values []T) []string {
 	return out
 }
 
-// Given gives a time, or nil for the zero time.
+// Given returns a time, or nil for the zero time.
 func Given(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -37,7 +37,7 @@ func Given(at time.Time) *time.Time {
 	return &at
 }
 
-// Text is a new value of a text that can be empty.
+// Text returns a new value of a text that can be empty.
 func Text(given httpx.Nullable[string]) board.Change[string] {
 	return board.Change[string]{Set: given.Present, Value: Cleaned(OrNil(given.Value))}
 }
@@ -82,7 +82,7 @@ type List[T any] struct {
 	Total int `json:"total" doc:"Total number of entries." example:"1"`
 }
 
-// ListOf is a list that holds all there are.
+// ListOf returns a list that holds all there are.
 func ListOf[T any](items []T) List[T] { return List[T]{OrEmpty(items), len(items)} }
 
 // OrEmpty keeps a missing list from becoming null.

@@ -12,7 +12,7 @@ import (
 	"everloop/domain"
 )
 
-// Limits of one upload besides maxUpload, which is one file's.
+// Limits of one upload in addition to maxUpload, which is one file's.
 const (
 	maxUploadFiles = 10_000
 	maxUploadPaths = 4 << 20 // bytes of the field paths

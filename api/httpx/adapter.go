@@ -74,7 +74,7 @@ func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 
 // makeBodyOptional lets clients leave out a JSON body none of whose fields is required: it
 // is then the empty object, with the defaults of its fields. A body without declared fields
-// is a value of its own and stays required.
+// is its own value and stays required.
 func (a *adapter) makeBodyOptional(op *huma.Operation) bool {
 	if op.RequestBody == nil || !op.RequestBody.Required || op.RequestBody.Content[fiber.MIMEApplicationJSON] == nil {
 		return false
@@ -133,7 +133,7 @@ func (x *exchange) Query(name string) string   { return x.c.Query(name) }
 func (x *exchange) TLS() *tls.ConnectionState  { return x.c.Context().TLSConnectionState() }
 func (x *exchange) Version() huma.ProtoVersion { return huma.ProtoVersion{Proto: x.c.Protocol()} }
 
-// Header gives a media type in small letters: it is one in any case. Where there is no
+// Header returns a media type in small letters: it is one in any case. Where there is no
 // body, its type says nothing.
 func (x *exchange) Header(name string) string {
 	value := x.c.Get(name)
@@ -204,7 +204,7 @@ func (x *exchange) GetMultipartForm() (*multipart.Form, error) {
 	return nil, http.ErrNotMultipart
 }
 
-// SetReadDeadline does nothing: the body was read before the handler began, and
+// SetReadDeadline does nothing: the body was read before the handler started, and
 // a deadline would stay behind on the connection.
 func (x *exchange) SetReadDeadline(time.Time) error { return nil }
 

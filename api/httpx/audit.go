@@ -57,7 +57,7 @@ func AsAdministrator(ctx context.Context, target string) error {
 	return nil
 }
 
-// firstParameter is the name of the first parameter of a path; "" without one.
+// firstParameter returns the name of the first parameter of a path; "" without one.
 func firstParameter(path string) string {
 	_, rest, _ := strings.Cut(path, "{")
 	name, _, _ := strings.Cut(rest, "}")

@@ -102,7 +102,7 @@ func IsSafe(method string) bool {
 	return method == fiber.MethodGet || method == fiber.MethodHead || method == fiber.MethodOptions
 }
 
-// sameOrigin says whether the page that makes the request is one of ours: a
+// sameOrigin reports whether the page that makes the request is one of ours: a
 // browser sends the session cookie along whatever page asks.
 func (a *authenticator) sameOrigin(c *fiber.Ctx) bool {
 	origin := c.Get(fiber.HeaderOrigin)

@@ -30,7 +30,7 @@ type bodies struct {
 	auth   *authenticator
 }
 
-// take reads the body of a request before its handler begins, unless it is a
+// take reads the body of a request before its handler starts, unless it is a
 // form, which its handler reads as it comes (see readForm). What is larger than
 // the server takes is refused, and without valid credentials nothing large is read.
 func (b *bodies) take(c *fiber.Ctx) error {
@@ -105,7 +105,7 @@ func isMultipart(c *fiber.Ctx) bool {
 	return err == nil && kind == fiber.MIMEMultipartForm
 }
 
-// OpenForm begins to read a multipart form as it comes, which may be as slowly as
+// OpenForm starts to read a multipart form as it comes, which may be as slowly as
 // its client sends, as long as it sends.
 func OpenForm(c *fiber.Ctx) (*multipart.Reader, error) {
 	in := RequestOf(c.UserContext()).body

@@ -15,7 +15,7 @@ import (
 // addresses finds the addresses of clients.
 type addresses struct{ proxies clients.Proxies }
 
-// of is the address of the client of a request, behind trusted proxies too.
+// of returns the address of the client of a request, behind trusted proxies too.
 func (a addresses) of(c *fiber.Ctx) netip.Addr {
 	peer, _ := netip.AddrFromSlice(c.Context().RemoteIP())
 
@@ -64,7 +64,7 @@ func tooManyConnections() *domain.Error {
 	return e
 }
 
-// RefuseConnection is the whole answer, head and body, for a connection beyond the
+// RefuseConnection returns the whole answer, head and body, for a connection beyond the
 // bound of its client, of which no request is read.
 func RefuseConnection() []byte {
 	refused := tooManyConnections()

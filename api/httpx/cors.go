@@ -6,7 +6,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-// exposed are the headers of answers that pages may read, besides the few that
+// exposed are the headers of answers that pages may read, in addition to the few that
 // every page may.
 const exposed = "Accept-Ranges, Allow, Content-Disposition, Content-Range, ETag, Idempotency-Replayed, " +
 	"RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, WWW-Authenticate, X-Request-Id"

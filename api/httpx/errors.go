@@ -39,7 +39,7 @@ type Problem struct {
 // Error makes a Problem an error.
 func (p *Problem) Error() string { return p.Detail }
 
-// GetStatus is what huma asks an error for.
+// GetStatus returns what huma asks an error for.
 func (p *Problem) GetStatus() int { return p.Status }
 
 // ContentType marks the body as a problem.
@@ -101,12 +101,12 @@ func ProblemOf(e *domain.Error, requestID string) *Problem {
 	return p
 }
 
-// Malformed is the error of a request that cannot be read.
+// Malformed returns the error of a request that cannot be read.
 func Malformed(format string, args ...any) *domain.Error {
 	return domain.Newf(domain.Malformed, "malformed_request", format, args...)
 }
 
-// errorHeaders are the headers that belong to an error besides its body.
+// errorHeaders are the headers that belong to an error in addition to its body.
 func errorHeaders(e *domain.Error, set func(name, value string)) {
 	if e.Kind == domain.Unauthenticated {
 		set(fiber.HeaderWWWAuthenticate, "Bearer")
@@ -174,12 +174,12 @@ func refusal(status int, message string, errs []error) *domain.Error {
 	return domain.AsError(errors.New(message))
 }
 
-// UnsupportedBody is the error of a body of another type than JSON.
+// UnsupportedBody returns the error of a body of another type than JSON.
 func UnsupportedBody() *domain.Error {
 	return domain.Newf(domain.Unsupported, "unsupported_media_type", "the body must be application/json")
 }
 
-// TooLarge is the error of a body above the limit.
+// TooLarge returns the error of a body above the limit.
 func TooLarge() *domain.Error {
 	return domain.Newf(domain.TooLarge, "body_too_large", "the body is larger than %d MB", maxJSON>>20)
 }

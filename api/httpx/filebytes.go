@@ -54,7 +54,7 @@ func SendRange(c *fiber.Ctx, file io.ReadSeekCloser, size int64, etag string) er
 	return nil
 }
 
-// parseRange reads a Range header of one range. ok says that it is one at all,
+// parseRange reads a Range header of one range. ok reports that it is one at all,
 // fits that the file has it.
 func parseRange(header string, size int64) (first, last int64, ok, fits bool) {
 	spec, found := strings.CutPrefix(header, "bytes=")
@@ -145,7 +145,7 @@ func ContentType(name string, file io.Reader) (string, error) {
 	return kind, nil
 }
 
-// RunsInBrowser says whether a browser might run what it gets.
+// RunsInBrowser reports whether a browser might run what it gets.
 func RunsInBrowser(kind string) bool {
 	return strings.HasPrefix(kind, "text/html") || strings.Contains(kind, "xml")
 }
@@ -175,7 +175,7 @@ const (
 const OnArchive = "invalid_archive not_a_zip zip_damaged zip_expands zip_too_many_files zip_unsafe_name zip_not_regular " +
 	"zip_name_twice zip_cannot_unpack"
 
-// Pulsing gives each write to a client a time of its own: a client that reads slowly
+// Pulsing gives each write to a client its own time: a client that reads slowly
 // gets all of it, and one that stands still is disconnected.
 func Pulsing(w io.Writer, conn net.Conn) io.Writer { return &pulsing{w, conn} }
 

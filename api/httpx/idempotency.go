@@ -189,7 +189,7 @@ func (o *Once) free() {
 	o.settle(func(ctx context.Context) error { return o.keys.store.ReleaseIdempotent(ctx, o.userID, o.Key) })
 }
 
-// settle runs in a time of its own: the request may be out of its.
+// settle runs in its own time: the request may be out of its.
 func (o *Once) settle(write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -199,7 +199,7 @@ func (o *Once) settle(write func(context.Context) error) {
 	}
 }
 
-// renewEvery is well within the lease of a claim, which says that its request
+// renewEvery is well within the lease of a claim, which reports that its request
 // has not died with its process.
 const renewEvery = 30 * time.Second
 

@@ -22,7 +22,7 @@ type formPrint struct {
 	sum  chan []byte // what it came to; nil: it could not be read to its end
 }
 
-// printForm begins to follow the form that is on its way.
+// printForm starts to follow the form that is on its way.
 func printForm(c *fiber.Ctx, in *incoming) *formPrint {
 	_, params, _ := mime.ParseMediaType(c.Get(fiber.HeaderContentType))
 	read, write := io.Pipe()

@@ -29,7 +29,7 @@ func incomingOf(c *fiber.Ctx) *incoming {
 	return &incoming{r: c.Request().BodyStream(), conn: c.Context().Conn(), left: c.Request().Header.ContentLength()}
 }
 
-// Read never goes on after the end: the reader below would read the next request.
+// Read never continues after the end: the reader below would read the next request.
 func (in *incoming) Read(p []byte) (int, error) {
 	if in.err != nil {
 		return 0, in.err

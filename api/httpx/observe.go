@@ -115,7 +115,7 @@ func (o *observer) record(c *fiber.Ctx, r *Request, took time.Duration) {
 // socketRoute is the path of the other edge, mounted on the same app.
 const socketRoute = "/socket.io/"
 
-// routeOf is the pattern of a request's path, never the path with its values.
+// routeOf returns the pattern of a request's path, never the path with its values.
 func routeOf(c *fiber.Ctx, r *Request) string {
 	switch {
 	case r.Route != "":

@@ -22,7 +22,7 @@ const RequestTimeout = 30 * time.Second
 // TransferTime bounds reading or writing one archive or one upload.
 const TransferTime = time.Hour
 
-// Operation describes one route beside its handler.
+// Operation describes one route next to its handler.
 type Operation struct {
 	ID      string // operationId of the document
 	Method  string
@@ -43,10 +43,10 @@ type Operation struct {
 	Joins   bool // a repeat waits for the first request that still runs, or that a crash has cut off
 	Secret  bool // its answer holds a secret and is not kept for repeats
 
-	// Errors are its error codes besides those that follow from how it is called;
+	// Errors are its error codes in addition to those that follow from how it is called;
 	// docs/errors.md explains them.
 	Errors  Codes
-	Headers map[string]string // of its responses, by name, besides X-Request-Id
+	Headers map[string]string // of its responses, by name, in addition to X-Request-Id
 
 	Example string // of the request body, in JSON
 

@@ -39,7 +39,7 @@ type Config struct {
 	Holder      string          // host and address of the server, which the claims of idempotency keys name
 	Limiter     *auth.Limiter   // nil: no limit
 	Rights      *auth.Changes   // carries changes of rights to open streams here and in other processes; nil: only here
-	Hosts       hosts.List      // names that requests may name besides those that hosts.List allows
+	Hosts       hosts.List      // names that requests may name in addition to those that hosts.List allows
 	Origins     []string        // origins that browsers may call from
 	Proxies     clients.Proxies // whose X-Forwarded-For is believed
 	MaxBody     int             // bytes of a request that are read at all; 0: 17 MB
@@ -64,7 +64,7 @@ type Server struct {
 	once    *idempotency
 }
 
-// NewServer makes a server whose operations enter the given document.
+// NewServer returns a new server whose operations enter the given document.
 func NewServer(cfg Config, document huma.Config) *Server {
 	if cfg.Context == nil {
 		cfg.Context = context.Background()

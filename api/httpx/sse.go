@@ -96,7 +96,7 @@ func (e *EventStream) Flush() error {
 	return e.w.Flush()
 }
 
-// Pulse is the time between keep-alive comments on a stream.
+// Pulse returns the time between keep-alive comments on a stream.
 func (s *Streams) Pulse() time.Duration { return s.pulse }
 
 // CheckCredentials returns an error when the credentials by which a stream was opened are

@@ -27,7 +27,7 @@ func (s *openStream) concerns(change domain.RightsChange) bool {
 		change.UserID != "" && change.UserID == s.caller.User.ID
 }
 
-// join gives a channel that says when the rights of a stream may have changed.
+// join returns a channel that says when the rights of a stream may have changed.
 func (s *openStreams) join(caller domain.Caller, sessionID domain.SessionID) (poke <-chan struct{}, leave func()) {
 	own := &openStream{caller: caller, sessionID: sessionID, poke: make(chan struct{}, 1)}
 

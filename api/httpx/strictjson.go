@@ -123,7 +123,7 @@ func elementOf(t reflect.Type, name string) (declared reflect.Type, looksLike bo
 
 var namesByType sync.Map // of reflect.Type to map[string]reflect.Type
 
-// namesOf are the fields of a struct by their names in JSON.
+// namesOf returns the fields of a struct by their names in JSON.
 func namesOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := namesByType.Load(t); ok {
 		return known.(map[string]reflect.Type)

@@ -226,7 +226,7 @@ func placeMCPServer(r *toolserver.Record) error {
 	return nil
 }
 
-// mayChangeMCPServer says whether the caller may make, change or remove a
+// mayChangeMCPServer reports whether the caller may make, change or remove a
 // server: administrators those of the service, users their own.
 func mayChangeMCPServer(caller domain.Caller, r toolserver.Record) error {
 	switch {

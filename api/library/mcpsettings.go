@@ -95,7 +95,7 @@ func secretsRequired(field, why string) error {
 // secretVariable matches the name of a variable that contains a secret and nothing else.
 var secretVariable = regexp.MustCompile(`(?i)(^|_)(key|token|secret|password|passwd|pwd)$`)
 
-// redirectsSecrets rejects an environment that keeps stored values beside new ones: a variable
+// redirectsSecrets rejects an environment that keeps stored values next to new ones: a variable
 // such as LD_PRELOAD, NODE_OPTIONS, a proxy or a base URL decides where the program sends the
 // kept values. A stored secret may be replaced.
 func redirectsSecrets(stored map[string]string, sent *map[string]string) error {
@@ -123,7 +123,7 @@ func redirectsSecrets(stored map[string]string, sent *map[string]string) error {
 	return nil
 }
 
-// unmasked puts the known values in the place of masked ones.
+// unmasked puts the known values instead of masked ones.
 func unmasked(given, known map[string]string) map[string]string {
 	out := make(map[string]string, len(given))
 	for name, v := range given {

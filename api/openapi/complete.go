@@ -174,7 +174,7 @@ func completeRequest(op *huma.Operation, made httpx.Operation) {
 	}
 }
 
-// given is an example as its operation has it: JSON, or a text of another type.
+// given returns an example as its operation has it: JSON, or a text of another type.
 func given(contentType, example string) any {
 	if isJSON(contentType) || contentType == fiber.MIMEMultipartForm {
 		return json.RawMessage(example)

@@ -12,7 +12,7 @@ import (
 	"everloop/api/httpx"
 )
 
-// Frame is the OpenAPI document before its operations, which enter it as they are
+// Frame returns the OpenAPI document before its operations, which enter it as they are
 // registered. Complete adds what their types do not say.
 func Frame(version string) huma.Config {
 	cfg := huma.DefaultConfig(title, version)

@@ -20,7 +20,7 @@ func responseName(status string) string {
 	return strings.ReplaceAll(http.StatusText(code), " ", "")
 }
 
-// errorResponses are the responses with an error, each with an example: one shape for
+// errorResponses returns the responses with an error, each with an example: one shape for
 // all, so that operations only refer to them.
 func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 	text := func(about, example string) *huma.Header {

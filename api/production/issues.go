@@ -42,7 +42,7 @@ type IssueOptions struct {
 	HandoffNote  *string                         `json:"handoff_note,omitempty" nullable:"true" maxLength:"20000" doc:"A note that the agent gets with the issue."`
 }
 
-// fields are the fields as the database takes them.
+// fields returns the fields as the database takes them.
 func (b IssueOptions) fields() (board.IssueFields, error) {
 	in := board.IssueFields{
 		Description: fields.Cleaned(b.Description), Priority: b.Priority, Status: b.Status, Position: b.Position,
@@ -72,7 +72,7 @@ func (b IssueOptions) fields() (board.IssueFields, error) {
 	return in, err
 }
 
-// assignee is who the issue is to be assigned to; nil: it is not said.
+// assignee returns who the issue must be assigned to; nil: it is not said.
 func (b IssueOptions) assignee() (*board.AssigneeRef, error) {
 	ref := board.AssigneeRef{
 		Type: fields.Value(b.AssigneeType.Value),

@@ -55,7 +55,7 @@ func versionStatus(v domain.DocumentVersion) string {
 	return "draft"
 }
 
-// DocumentState is what a document shows beside its content. It is exported for the
+// DocumentState is what a document shows next to its content. It is exported for the
 // same reason as DocumentVersionItem.
 type DocumentState struct {
 	ProdSolutionID   string    `json:"prod_solution_id" doc:"The production solution." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`

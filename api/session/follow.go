@@ -19,9 +19,9 @@ type Follower struct {
 	Store     *sessions.Store
 }
 
-// follow copies events of a session to the client until pass says that one was
+// follow copies events of a session to the client until pass reports that one was
 // the last. Between events it sends a pulse; at each, and when the rights to the
-// session change, it asks stay whether the client may go on.
+// session change, it asks stay whether the client may continue.
 func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID domain.SessionID, from Subscription,
 	stay func(context.Context) error, pass func(domain.LoggedEvent) (send, last bool),
 ) error {
@@ -118,7 +118,7 @@ func (f *Follower) mayStay(caller domain.Caller, sessionID domain.SessionID, rol
 	}
 }
 
-// endStream says to the client why the stream ends: it has lost the right to it, or was too slow and goes on by coming
+// endStream says to the client why the stream ends: it has lost the right to it, or was too slow and continues by coming
 // again with the position named.
 func endStream(out *httpx.EventStream, sessionID domain.SessionID, position uint64, err error) error {
 	if errors.Is(err, context.Canceled) {

@@ -28,7 +28,7 @@ const messagesInline = 64 << 10
 
 type messagesInput struct {
 	access.SessionRef
-	// -1 stands for "from the beginning"; sequences begin at 0.
+	// -1 stands for "from the beginning"; sequences start at 0.
 	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence." example:"41"`
 	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all." example:"20"`
 	Newest        bool  `query:"newest" doc:"With limit: the last turns instead of the first, still in order." example:"true"`
@@ -65,7 +65,7 @@ func (a *MessagesAPI) messages(ctx context.Context, in *messagesInput) (*httpx.S
 			return nil, err
 		}
 
-		from, limit = max(from, last-int64(limit)), 0 // turns that begin meanwhile are newer still
+		from, limit = max(from, last-int64(limit)), 0 // turns that start in the meantime are newer still
 	}
 
 	var after *int64

@@ -45,7 +45,7 @@ type shareLink struct {
 	Redact    domain.ShareRedaction `json:"redact" doc:"What a view leaves out; environment values always." example:"{\"env\": true, \"thinking\": false, \"tool_results\": true}"`
 }
 
-// redactBody says what a view leaves out besides environment values.
+// redactBody says what a view leaves out in addition to environment values.
 type redactBody struct {
 	ToolResults bool `json:"tool_results,omitempty" doc:"Whether tool results are left out."`
 	Thinking    bool `json:"thinking,omitempty" doc:"Whether thinking is left out."`

@@ -23,14 +23,14 @@ import (
 // Transfers carry sessions out of this installation and into it
 // (docs/sharing.md).
 type Transfers interface {
-	// Export reads what is to be written; the caller is authorised, and may have the
+	// Export reads what must be written; the caller is authorised, and may have the
 	// parts.
 	Export(ctx context.Context, callerID string, session domain.Session, parts transfer.ExportParts) (Export, error)
 	Preview(ctx context.Context, ownerID string, archive io.ReaderAt, size int64) (transfer.ImportPreview, error)
 	// Upload stores an archive, which the caller imports or discards.
 	Upload(ctx context.Context, ownerID string, archive io.Reader) (transfer.ArchiveUpload, error)
 	Discard(ctx context.Context, upload transfer.ArchiveUpload) (discarded bool, err error)
-	// Import makes a session of an upload, or leaves nothing behind. It goes on when the
+	// Import makes a session of an upload, or leaves nothing behind. It continues when the
 	// caller leaves.
 	Import(ctx context.Context, in transfer.ImportRequest) (sessionID domain.SessionID, from transfer.ImportedFrom, err error)
 }

@@ -199,7 +199,7 @@ func (a *SessionViews) setupOf(session domain.Session) setupBody {
 	return out
 }
 
-// sandboxOf says whether commands of the session run now.
+// sandboxOf reports whether commands of the session run now.
 func (a *SessionViews) sandboxOf(session domain.Session) sandboxBody {
 	if session.CommandsSince != nil {
 		return sandboxBody{Image: a.Setup.SandboxImage, State: "running", Since: *session.CommandsSince}
@@ -208,7 +208,7 @@ func (a *SessionViews) sandboxOf(session domain.Session) sandboxBody {
 	return sandboxBody{Image: a.Setup.SandboxImage, State: "idle", Since: session.RestsSince}
 }
 
-// defaultModel is what the next chat of a session without a model uses; "" while
+// defaultModel returns what the next chat of a session without a model uses; "" while
 // the model server does not answer.
 func (a *SessionViews) defaultModel() string {
 	if a.Setup.DefaultModel != "" {
@@ -259,7 +259,7 @@ type setupMCPServer struct {
 	Transport string           `json:"transport" enum:"stdio,http" doc:"The transport."`
 }
 
-// mcpServersOf gives the tool servers that a session uses.
+// mcpServersOf returns the tool servers that a session uses.
 func (a *SessionViews) mcpServersOf(ctx context.Context, session domain.Session) []setupMCPServer {
 	out := []setupMCPServer{}
 	if session.ID == "" {
@@ -301,7 +301,7 @@ type skillSnapshot struct {
 	TakenAt    time.Time `json:"taken_at" doc:"Creation time of the snapshot."`
 }
 
-// detailPatience bounds how long what is beside its row may hold up the detail of a
+// detailPatience bounds how long what is next to its row may hold up the detail of a
 // session.
 const detailPatience = 5 * time.Second
 

@@ -36,7 +36,7 @@ type ToolServers struct {
 	Profile func(domain.Session) domain.Profile
 }
 
-// ServersOf gives the tool servers that count for a session, by name, disabled
+// ServersOf returns the tool servers that count for a session, by name, disabled
 // ones included.
 func (a *ToolServers) ServersOf(ctx context.Context, session domain.Session) ([]toolserver.Record, error) {
 	var servers []toolserver.Record

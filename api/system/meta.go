@@ -24,7 +24,7 @@ type Version struct {
 	MinSDK  string `json:"min_sdk" doc:"The lowest protocol level that a client must speak." example:"2611.0.0"`
 }
 
-// ClientConfig is what a front end has to know of this installation.
+// ClientConfig is what a front end must know of this installation.
 type ClientConfig struct {
 	ErrorTrackingDSN     string `json:"errorTrackingDsn" doc:"The DSN for error reports of front ends; empty: none."`
 	AnalyticsKey         string `json:"analyticsKey" doc:"The key for analytics."`

@@ -14,7 +14,7 @@ import (
 	"everloop/internal/testkit"
 )
 
-// Each table ends as docs/operations.md#what-grows says.
+// Each table ends as docs/operators/disk.md#what-grows says.
 func TestService_Clean(t *testing.T) {
 	t.Parallel()
 	database := testkit.Postgres(t)

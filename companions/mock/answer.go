@@ -6,13 +6,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"everloop/internal/retry"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"everloop/internal/retry"
 )
 
 // Outcomes of an answer, in the log of requests.

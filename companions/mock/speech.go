@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"everloop/internal/retry"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"everloop/internal/retry"
 
 	"everloop/companions/edge"
 )

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"everloop/internal/retry"
 	"fmt"
 	"maps"
 	"math"
 	"strconv"
 	"time"
+
+	"everloop/internal/retry"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"

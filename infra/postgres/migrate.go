@@ -1,6 +1,6 @@
 // Package postgres migrates the schema. The stores are the packages below, one for each
 // aggregate; pg has what they share: connections, transactions and the outbox. SQL is
-// written by hand beside the method that runs it; every query of a user's data names the
+// written by hand next to the method that runs it; every query of a user's data names the
 // owner.
 package postgres
 

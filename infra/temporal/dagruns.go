@@ -34,7 +34,15 @@ func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error 
 		return err
 	}
 
-	_, err = r.Client.SignalWithStartWorkflow(ctx, in.id, contract.ChatEnded.Name, contract.EndedChat{}, r.options(in), in.workflow, in.input)
+	_, err = r.Client.SignalWithStartWorkflow(
+		ctx,
+		in.id,
+		contract.ChatEnded.Name,
+		contract.EndedChat{},
+		r.options(in),
+		in.workflow,
+		in.input,
+	)
 
 	return err
 }

@@ -113,7 +113,9 @@ func (r Runs) lookAtOpen(
 	}
 
 	for _, activity := range d.GetPendingActivities() {
-		if name := activity.GetActivityType().GetName(); (slices.Contains(steps, name) || slices.Contains(contract.DAGRunSteps, name)) && activity.GetAttempt() > stuckStepAttempts {
+		if name := activity.GetActivityType().
+			GetName(); (slices.Contains(steps, name) || slices.Contains(contract.DAGRunSteps, name)) &&
+			activity.GetAttempt() > stuckStepAttempts {
 			look.State, look.Finishing = domain.RunStuck, name == contract.FinishChat.Name
 			look.Cause = fmt.Sprintf("the step %s has failed %d times", name, activity.GetAttempt()-1)
 

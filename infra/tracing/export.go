@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// known are the attributes that are exported (docs/operations.md lists them). No
+// known are the attributes that are exported (docs/operators/monitoring.md lists them). No
 // other one is, whichever library set it.
 var known = map[attribute.Key]bool{
 	"http.request.method": true, "http.route": true, "http.response.status_code": true, "error.type": true,

@@ -138,7 +138,13 @@ func (c *copier) entries(in *os.File, out, depth int) error {
 				continue
 			}
 
-			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: deleted in the meantime
+			if err := c.entry(
+				int(in.Fd()),
+				out,
+				name,
+				depth,
+			); err != nil &&
+				!errors.Is(err, unix.ENOENT) { // ENOENT: deleted in the meantime
 				return err
 			}
 		}

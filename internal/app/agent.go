@@ -32,7 +32,7 @@ type agent struct {
 	auth    *auth.Authenticator
 	proxies flags.Proxies
 	stop    context.CancelFunc // ends what requests have open
-	beside  lifecycle.Layer    // runs beside the server
+	beside  lifecycle.Layer    // runs next to the server
 }
 
 // newAgent builds the API server.
@@ -154,7 +154,7 @@ func (s settings) holder() string {
 	return host + " " + s.AgentAddr
 }
 
-// services are the server on a listener and what runs beside it.
+// services returns the server on a listener and what runs next to it.
 func (a *agent) services(listener net.Listener) lifecycle.Layer {
 	server := lifecycle.Func("API server", func(ctx context.Context) error { return a.serve(ctx, listener) })
 	return append(lifecycle.Layer{server}, a.beside...)
@@ -237,7 +237,7 @@ func (a access) handshake(ctx context.Context, token string, r *http.Request) (a
 	return caller, nil
 }
 
-// client is the address of the client that opened a connection.
+// client returns the address of the client that opened a connection.
 func (a access) client(r *http.Request) netip.Addr {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is a client too
 	return a.proxies.Client(peer.Addr(), r.Header.Values("X-Forwarded-For")...)

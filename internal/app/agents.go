@@ -13,7 +13,7 @@ import (
 
 // runtimeSettings say which runtime of agent instances the workers of this process are.
 type runtimeSettings struct {
-	AgentRuntime string `help:"Runtime of agent instances that the worker announces, as provider/name, such as gpu/room-1, or cloud:provider/name where it works in a cloud; the built-in one when unset."`
+	AgentRuntime string `env:"AGENT_RUNTIME" help:"Runtime of agent instances that the worker announces, as provider/name, such as gpu/room-1, or cloud:provider/name where it works in a cloud; the built-in one when unset."`
 }
 
 // inCloud starts the name of a runtime that works in a cloud.
@@ -29,17 +29,17 @@ func (s runtimeSettings) check() error {
 
 	provider, name, found := strings.Cut(strings.TrimPrefix(s.AgentRuntime, inCloud), "/")
 	if !found || provider == "" || name == "" || len(provider) > maxRuntimeName || len(name) > maxRuntimeName {
-		return errors.New("--agent-runtime must have the form provider/name or cloud:provider/name")
+		return errors.New("AGENT_RUNTIME must have the form provider/name or cloud:provider/name")
 	}
 
 	if provider == prodagent.BuiltinRuntime {
-		return errors.New("--agent-runtime must not have the provider builtin: leave the flag out")
+		return errors.New("AGENT_RUNTIME must not have the provider builtin: leave the flag out")
 	}
 
 	return nil
 }
 
-// workerReport is what the worker of this process announces, without its load.
+// workerReport returns what the worker of this process announces, without its load.
 func (s runtimeSettings) workerReport() prodagent.WorkerReport {
 	report := prodagent.WorkerReport{
 		ID: domain.NewID(), Version: release.Version, Slots: worker.MaxActivities,

@@ -26,7 +26,7 @@ func (s *browserSettings) browserTools() browser.Tools {
 	return browser.Tools{Dir: s.BrowserToolsDir, Proxy: sandbox.ProxyURL}
 }
 
-// shownDirs are the directories that commands may read besides the system's.
+// shownDirs returns the directories that commands may read in addition to the system's.
 func (s *settings) shownDirs() []string {
 	return append(s.SandboxReadOnly[:len(s.SandboxReadOnly):len(s.SandboxReadOnly)], s.browserTools().Shown()...)
 }

@@ -44,7 +44,7 @@ func (b *backend) newCompactor(registry *tools.Registry) *compaction.Compactor {
 	}
 }
 
-// drainTime is how long model calls continue when their worker stops. The rest of
+// drainTime returns how long model calls continue when their worker stops. The rest of
 // StopTimeout is for the turns that are broken off.
 func (s *settings) drainTime() time.Duration { return s.StopTimeout * 9 / 10 }
 

@@ -28,7 +28,7 @@ type Check struct {
 	JSON         bool          `name:"json" help:"Write the results as JSON."`
 }
 
-// Run implements the command. Exit code 1 says that a component has a problem.
+// Run implements the command. Exit code 1 reports that a component has a problem.
 func (c *Check) Run(ctx context.Context) error {
 	if c.Timeout <= 0 {
 		return errors.New("--timeout must be above 0")
@@ -106,7 +106,7 @@ func (c *Check) retryDesktop(ctx context.Context, results []components.Result) {
 	}
 }
 
-// reachableURL is the URL of a listen address: one that stands for all addresses of a
+// reachableURL returns the URL of a listen address: one that stands for all addresses of a
 // machine is reached by its loopback.
 func reachableURL(at string) string {
 	if at == "" || strings.Contains(at, "://") {
@@ -131,7 +131,7 @@ const (
 	lastLook  = time.Minute
 )
 
-// besides are the components that the agent is configured to use.
+// besides returns the components that the agent is configured to use.
 func (b *backend) besides() []components.Component {
 	gateway := gatewayComponent(b.settings.GatewayURL)
 	gateway.Variable = "LLM_GATEWAY_URL"
@@ -144,7 +144,7 @@ func (b *backend) besides() []components.Component {
 	return []components.Component{identity, registry, gateway, git}
 }
 
-// companionVersions checks, at the start, that the services beside the agent work with
+// companionVersions checks, at the start, that the services next to the agent work with
 // this version. They may start after the agent: each is asked until it answers.
 func (b *backend) companionVersions() lifecycle.Service {
 	return lifecycle.Task("component versions", func(ctx context.Context) {

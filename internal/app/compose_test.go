@@ -153,7 +153,7 @@ func TestCompose_services(t *testing.T) {
 	}
 }
 
-// A service connects to PostgreSQL by a role of its own, and only database-roles as the superuser.
+// A service connects to PostgreSQL by its own role, and only database-roles as the superuser.
 func TestCompose_separatesRoles(t *testing.T) {
 	t.Parallel()
 
@@ -205,7 +205,7 @@ func TestCompose_imagesAreExact(t *testing.T) {
 	}
 }
 
-// Each volume is kept by a backup, or is known to hold nothing that has to be.
+// Each volume is kept by a backup, or is known to hold nothing that must be.
 func TestCompose_backupHasEveryVolume(t *testing.T) {
 	t.Parallel()
 
@@ -250,7 +250,7 @@ func TestCompose_external(t *testing.T) {
 		len(regexp.MustCompile(`depends_on: !(reset|override)`).FindAllString(text, -1)), "what is not reset is added")
 }
 
-// byDefault gives texts with the defaults of the variables in them.
+// byDefault returns texts with the defaults of the variables in them.
 func byDefault(texts []string) []string {
 	variable := regexp.MustCompile(`\$\{\w+:-([^}]*)\}`)
 	out := make([]string, len(texts))

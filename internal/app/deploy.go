@@ -218,7 +218,7 @@ func (c *deployRampCmd) Run(ctx context.Context, parent *Deploy) error {
 	})
 }
 
-// deployMoveCmd lets runs of a build go on with the current one.
+// deployMoveCmd lets runs of a build continue with the current one.
 type deployMoveCmd struct {
 	BuildID string `arg:"" help:"The build whose runs are moved."`
 }

@@ -57,7 +57,7 @@ func TestGIS_isHealthyWhereItHasAMap(t *testing.T) {
 	}
 }
 
-// answering is a server that gives each request this status, and the paths that it is
+// answering returns a server that gives each request this status, and the paths that it is
 // asked for.
 func answering(t *testing.T, status int) (address string, asked <-chan string) {
 	t.Helper()

@@ -18,7 +18,7 @@ const (
 	leastInodes = 1000
 )
 
-// disks are the places that sessions and engines write to.
+// disks returns the places that sessions and engines write to.
 func (b *backend) disks() map[string]string {
 	data := b.settings.DataDir
 	return map[string]string{"data": data, "workspace": filepath.Join(data, "workspace")}

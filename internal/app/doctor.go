@@ -20,7 +20,7 @@ type Doctor struct {
 	JSON  bool `name:"json" help:"Write the report as JSON."`
 }
 
-// Run implements the command. Exit code 1 says that something has to be fixed.
+// Run implements the command. Exit code 1 reports that something must be fixed.
 func (c *Doctor) Run(ctx context.Context) error {
 	checks := doctor.Run(ctx, c.settings())
 

@@ -8,26 +8,20 @@ import (
 
 // forkSettings bound the sub-agents of a chat.
 type forkSettings struct {
-	ForkDepth  int `name:"subagent-depth" default:"3" env:"SUBAGENT_DEPTH" help:"How deep sub-agents may be nested; 0: none."`
-	ForkAtOnce int `name:"subagents-at-once" default:"10" env:"SUBAGENTS_AT_ONCE" help:"How many sub-agents of a chat work at once; further ones wait."`
+	ForkDepth int `name:"subagent-depth" default:"3" env:"SUBAGENT_DEPTH" help:"How deep sub-agents may be nested; 0: none."`
 }
 
 func (s forkSettings) check() error {
-	var faults []error
 	if s.ForkDepth < 0 {
-		faults = append(faults, errors.New("SUBAGENT_DEPTH must not be negative"))
+		return errors.New("SUBAGENT_DEPTH must not be negative")
 	}
 
-	if s.ForkAtOnce < 1 {
-		faults = append(faults, errors.New("SUBAGENTS_AT_ONCE must be at least 1"))
-	}
-
-	return errors.Join(faults...)
+	return nil
 }
 
 func (s forkSettings) forkLimits() domain.ForkLimits {
 	limits := domain.DefaultForkLimits
-	limits.Depth, limits.MaxConcurrent = s.ForkDepth, s.ForkAtOnce
+	limits.Depth = s.ForkDepth
 
 	return limits
 }

@@ -7,7 +7,7 @@ import (
 	"everloop/internal/app/flags"
 )
 
-// frontendSettings are what GET /api/config gives to front ends, besides what
+// frontendSettings are what GET /api/config gives to front ends, in addition to what
 // other settings say.
 type frontendSettings struct {
 	ErrorTrackingDSN string `name:"error-tracking-dsn" env:"ERROR_TRACKING_DSN" help:"Error-tracking DSN for front ends; off when unset."`
@@ -33,7 +33,7 @@ func (s frontendSettings) check() error {
 	return errors.Join(faults...)
 }
 
-// clientConfig is what front ends get.
+// clientConfig returns what front ends get.
 func (s *settings) clientConfig() system.ClientConfig {
 	config := system.ClientConfig{
 		ErrorTrackingDSN: s.ErrorTrackingDSN, AnalyticsKey: s.AnalyticsKey, AnalyticsHost: s.AnalyticsHost,

@@ -54,5 +54,5 @@ func (b *backend) ready(ctx context.Context) map[string]error {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone, nothing is to be done
+	_ = json.NewEncoder(w).Encode(body) // the client has gone, nothing must be done
 }

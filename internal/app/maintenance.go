@@ -127,7 +127,7 @@ func (b *backend) newMaintenance(
 	}, counts.JobFailed, b.logger)
 }
 
-// retentions is the table of the rows that are removed after their time.
+// retentions returns the table of the rows that are removed after their time.
 func (b *backend) retentions() []work.Retention {
 	return []work.Retention{
 		{Of: "idempotency keys", Prune: b.accounts.PruneIdempotency},
@@ -143,7 +143,7 @@ func (b *backend) retentions() []work.Retention {
 	}
 }
 
-// newEdgeJobs are the jobs of the role that clients are connected to: they run while
+// newEdgeJobs returns the jobs of the role that clients are connected to: they run while
 // no worker does.
 func (b *backend) newEdgeJobs(signIn signIn) (*work.Runner, error) {
 	logged := func(string) {} // by the runner

@@ -80,7 +80,7 @@ func exported(t *testing.T) map[string][]string {
 	return series
 }
 
-// Prometheus' own parser checks the queries in build/observability, a module of its own,
+// Prometheus' own parser checks the queries in build/observability, its own module,
 // since it would add many others to this one. These expressions find the names in the
 // part of PromQL that the rules and the dashboard use, and badQuery refuses what they would
 // not understand.
@@ -95,7 +95,7 @@ var (
 	rest     = regexp.MustCompile(`^[\s\d.()<>=*/+,-]*$`)
 )
 
-// badQuery says what is wrong with a query; "" when it uses only series and labels that
+// badQuery returns what is wrong with a query; "" when it uses only series and labels that
 // are exported.
 func badQuery(query string, series map[string][]string) string {
 	text := quoted.ReplaceAllString(query, `""`)
@@ -182,7 +182,7 @@ func TestAlerts(t *testing.T) {
 	series := exported(t)
 	text, err := os.ReadFile("../../build/observability/alerts.yaml")
 	require.NoError(t, err)
-	docs, err := os.ReadFile("../../docs/operations.md")
+	docs, err := os.ReadFile("../../docs/operators/monitoring.md")
 	require.NoError(t, err)
 
 	var file struct {
@@ -214,7 +214,7 @@ func TestAlerts(t *testing.T) {
 			require.Contains(t, []string{"info", "warning", "critical"}, rule.Labels["severity"], rule.Alert)
 			require.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
 			visible(t, rule.Annotations["summary"], rule.Expr)
-			require.Contains(t, string(docs), "| `"+rule.Alert+"` |", "docs/operations.md says what to do")
+			require.Contains(t, string(docs), "| `"+rule.Alert+"` |", "docs/operators/monitoring.md says what to do")
 		}
 	}
 
@@ -251,11 +251,11 @@ func TestDashboard(t *testing.T) {
 	require.NotEmpty(t, seen)
 }
 
-// Every metric of the service's own is in the table of docs/operations.md.
+// Every metric of the service's own is in the table of docs/operators/monitoring.md.
 func TestMetrics_areDocumented(t *testing.T) {
 	t.Parallel()
 
-	docs, err := os.ReadFile("../../docs/operations.md")
+	docs, err := os.ReadFile("../../docs/operators/monitoring.md")
 	require.NoError(t, err)
 
 	for _, name := range slices.Sorted(maps.Keys(exported(t))) {

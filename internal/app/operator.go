@@ -7,7 +7,7 @@ import (
 	"everloop/service/work"
 )
 
-// workKinds is the table of the work that workflows carry.
+// workKinds returns the table of the work that workflows carry.
 func (b *backend) workKinds(scheduled *schedules.Service, dags *dagruns.Service) []work.Kind {
 	return []work.Kind{
 		work.Chats(b.Runs, b.DB.SessionRun),

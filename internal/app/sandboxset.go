@@ -42,7 +42,7 @@ func (s kindSettings) check() error {
 	return nil
 }
 
-// computeVersion is what the check for upgrades compares: the image that commands run
+// computeVersion returns what the check for upgrades compares: the image that commands run
 // in, or the service whose host they see.
 func (s kindSettings) computeVersion() string {
 	if s.Sandbox == inContainers {
@@ -83,7 +83,7 @@ func (s boundSettings) check() error {
 	return errors.Join(faults...)
 }
 
-// sandboxConfig is what the worker's sandbox must and may do.
+// sandboxConfig returns what the worker's sandbox must and may do.
 func (s *settings) sandboxConfig() sandbox.Config {
 	config := sandbox.Config{
 		MinLevel: sandbox.Level(

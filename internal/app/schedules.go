@@ -27,7 +27,7 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 	return &background.Outcomes{Sandbox: sandbox, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger}
 }
 
-// scheduleWork is what a worker does for scheduled tasks: their activities, and the
+// scheduleWork returns what a worker does for scheduled tasks: their activities, and the
 // job that follows their Schedules.
 func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *schedules.Service, error) {
 	tasks, err := b.newSchedules(b.chats)

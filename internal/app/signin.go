@@ -13,7 +13,7 @@ import (
 	"everloop/service/work"
 )
 
-// signInSettings say by what the agent accepts people besides API keys.
+// signInSettings say by what the agent accepts people in addition to API keys.
 type signInSettings struct {
 	IdentityURL string `name:"identity-url" env:"IDENTITY_URL" help:"Identity service whose tokens and cookies are accepted; in up its own when unset, else API keys alone."`
 }

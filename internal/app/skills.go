@@ -26,7 +26,7 @@ func (s *skillSettings) check() error {
 	return errors.Join(flags.CheckURL("REGISTRY_URL", s.RegistryURL), err)
 }
 
-// partners are the addresses of the registries by organisation.
+// partners returns the addresses of the registries by organisation.
 func (s *skillSettings) partners() (map[string]string, error) {
 	addresses := map[string]string{}
 
@@ -45,8 +45,8 @@ func (s *skillSettings) partners() (map[string]string, error) {
 	return addresses, nil
 }
 
-// newSkills gives the skills of this role, and provides its tools with the one
-// that loads them. oneUser says that sessions have no users of their own.
+// newSkills returns the skills of this role, and provides its tools with the one
+// that loads them. oneUser reports that sessions have no users of their own.
 func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Service, error) {
 	partners, err := b.settings.partners()
 	if err != nil {

@@ -102,7 +102,7 @@ func TestAccess_socketRights(t *testing.T) {
 	}
 }
 
-// eventRights are the client events: what they carry beside the session id, and what those
+// eventRights are the client events: what they carry next to the session id, and what those
 // get who may read the session and do not own it. An event that is not here fails the walk.
 var eventRights = map[string]struct{ payload, viewer string }{
 	realtime.SessionSubscribe: {"", "ok"},

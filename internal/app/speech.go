@@ -33,7 +33,7 @@ func (s speechSettings) check() error {
 	return errors.Join(append(faults, flags.CheckURL("ASR_URL", s.ASRURL))...)
 }
 
-// newSpeech is the speech model; nil: none is configured.
+// newSpeech returns the speech model; nil: none is configured.
 func (b *backend) newSpeech() *model.Speech {
 	s := b.settings
 	if s.ASRModel == "" {
@@ -50,7 +50,7 @@ func (b *backend) newSpeech() *model.Speech {
 	})
 }
 
-// speechPort is the speech model as the API takes it; nil: none is configured.
+// speechPort returns the speech model as the API takes it; nil: none is configured.
 func (b *backend) speechPort() system.Speech {
 	if b.speech == nil {
 		return nil
@@ -59,7 +59,7 @@ func (b *backend) speechPort() system.Speech {
 	return b.speech
 }
 
-// recordingBytes is the size of the largest recording of a message; 0: none is accepted.
+// recordingBytes returns the size of the largest recording of a message; 0: none is accepted.
 func (b *backend) recordingBytes() int {
 	if b.speech == nil {
 		return 0

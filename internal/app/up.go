@@ -86,7 +86,7 @@ func (c *Up) Run(ctx context.Context) error {
 	return errors.Join(served, engine.Stop(engines))
 }
 
-// engines says how those that are embedded are started.
+// engines returns how those that are embedded are started.
 func (c *Up) engines(inside []engine.Engine, screen *screen) embedded.Config {
 	cfg := embedded.Config{Dir: c.DataDir, Progress: screen.engine}
 	for _, e := range inside {
@@ -194,7 +194,7 @@ func (c *Up) useGateway(beside *companion.Beside) (demo bool, err error) {
 	return beside.DemoOnly(), nil
 }
 
-// agent is what the companions share with the agent.
+// agent returns what the companions share with the agent.
 func (c *Up) agent() companion.Agent {
 	return companion.Agent{
 		Addr: c.AgentAddr, DataDir: c.DataDir, Database: c.DatabaseURL, Objects: c.ObjectsSettings,
@@ -288,7 +288,7 @@ func (s *screen) engine(part, state string) {
 	}
 }
 
-// stopping says that the end was asked for: running tools have some seconds for theirs.
+// stopping reports that the end was asked for: running tools have some seconds for theirs.
 func (s *screen) stopping() {
 	fmt.Fprintln(s.out, "\n  Stopping. What was acknowledged continues at the next start; a second Ctrl-C ends everything at once.")
 }

@@ -50,7 +50,7 @@ func (s *webSettings) check() error {
 	return errors.Join(append(faults, err)...)
 }
 
-// newTools makes the registry of tools: the built-in ones with what this role
+// newTools returns a new registry of tools: the built-in ones with what this role
 // has for them, those for the web, and those of the framework.
 func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 	s := b.settings

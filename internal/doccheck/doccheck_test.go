@@ -182,7 +182,7 @@ func pages(t *testing.T) []string {
 
 	found := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 
-	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/operators/*.md", "docs/decisions/*.md"} {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 

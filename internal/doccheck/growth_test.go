@@ -44,7 +44,7 @@ func TestOperations_everyTableHasAnEnd(t *testing.T) {
 
 	require.Greater(t, len(tables), 50)
 
-	_, section, found := strings.Cut(read(t, "docs/operations.md"), "\n## What grows\n")
+	_, section, found := strings.Cut(read(t, "docs/operators/disk.md"), "\n## What grows\n")
 	require.True(t, found)
 
 	section, _, _ = strings.Cut(section, "| Elsewhere | Ends |")
@@ -63,5 +63,5 @@ func TestOperations_everyTableHasAnEnd(t *testing.T) {
 		}
 	}
 
-	require.Equal(t, tables, named, "say in docs/operations.md (What grows) when the rows of each table end")
+	require.Equal(t, tables, named, "say in docs/operators/disk.md (What grows) when the rows of each table end")
 }

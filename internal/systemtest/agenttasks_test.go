@@ -11,7 +11,7 @@ import (
 	"everloop/domain"
 )
 
-// backgroundAgent is a call that starts a sub-agent which outlives the chat.
+// backgroundAgent returns a call that starts a sub-agent which outlives the chat.
 func backgroundAgent(description string, steps ...obj) obj {
 	return agentOf(description, obj{"run_in_background": true}, steps...)
 }
@@ -204,7 +204,7 @@ func TestABackgroundSubAgentWhoseRunIsGoneIsLost(t *testing.T) {
 	}, patience, 200*time.Millisecond)
 }
 
-// What a worker was doing for sub-agents when it was lost goes on in the next:
+// What a worker was doing for sub-agents when it was lost continues in the next:
 // the same sub-agents, and no call twice.
 func TestSubAgentsGoOnWithAnotherWorker(t *testing.T) {
 	t.Parallel()

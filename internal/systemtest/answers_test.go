@@ -22,7 +22,7 @@ func scripted(answers ...func(http.ResponseWriter, request)) func(http.ResponseW
 	return func(w http.ResponseWriter, r request) { answers[min(r.n, len(answers))-1](w, r) }
 }
 
-// said is an answer of these pieces.
+// said returns an answer of these pieces.
 func said(pieces ...string) func(http.ResponseWriter, request) {
 	return func(w http.ResponseWriter, _ request) { say(w, pieces...) }
 }
@@ -58,7 +58,7 @@ func newAnswersServer(t *testing.T, s *stack, cases map[string]func(http.Respons
 	return server
 }
 
-// prompts are the messages of each request to a model, as JSON.
+// prompts returns the messages of each request to a model, as JSON.
 func (s *answersServer) prompts(name string) (prompts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func jsonText(v any) string {
 	return string(raw)
 }
 
-// lastAnswer is the newest turn of the agent.
+// lastAnswer returns the newest turn of the agent.
 func (s *stack) lastAnswer(session domain.SessionID) domain.Turn {
 	s.t.Helper()
 

@@ -17,7 +17,7 @@ import (
 	"everloop/service/recordings"
 )
 
-// unreadable is an event log that cannot read the sessions whose id begins with
+// unreadable is an event log that cannot read the sessions whose id starts with
 // "broken".
 type unreadable struct{ recordings.Log }
 

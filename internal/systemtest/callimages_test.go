@@ -61,7 +61,7 @@ func shownTo(messages []any) (texts string, images []string) {
 	return texts, images
 }
 
-// The images of a result are stored once, beside the history, and reach a model that takes
+// The images of a result are stored once, next to the history, and reach a model that takes
 // images. A model of which that is not known, and which refuses them, is called without.
 func TestImagesOfResults(t *testing.T) {
 	t.Parallel()

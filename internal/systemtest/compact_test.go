@@ -39,7 +39,7 @@ func (s *stack) small(policy *domain.CompactionPolicy) domain.SessionID {
 // filler is text of about so many tokens, by the mock model's count.
 func filler(tokens int) string { return strings.Repeat("abc def ", tokens/2) }
 
-// compactions gives the compaction entries of a session.
+// compactions returns the compaction entries of a session.
 func (s *stack) compactions(session domain.SessionID) (found []domain.Turn) {
 	for _, turn := range s.messages(session) {
 		if turn.Kind == domain.KindCompaction {
@@ -50,7 +50,7 @@ func (s *stack) compactions(session domain.SessionID) (found []domain.Turn) {
 	return found
 }
 
-// beside gives the turns before and behind a compaction.
+// beside returns the turns before and behind a compaction.
 func (s *stack) beside(session domain.SessionID, c domain.Turn) (before, behind domain.Turn) {
 	s.t.Helper()
 	all := s.messages(session)
@@ -295,7 +295,7 @@ func (s *stack) awaitSummary(session domain.SessionID) {
 	}, patience, 10*time.Millisecond, session)
 }
 
-// releaseUntil lets held answers go on, those that are held later too, until what
+// releaseUntil lets held answers continue, those that are held later too, until what
 // they are needed for has happened.
 func (s *stack) releaseUntil(happened func() bool) {
 	s.t.Helper()
@@ -310,7 +310,7 @@ func (s *stack) anyChatEnded(session domain.SessionID) bool {
 	return slices.ContainsFunc(s.events(session), func(e domain.LoggedEvent) bool { return e.Name == domain.EventChatEnd })
 }
 
-// release lets held answers go on, once they are held.
+// release lets held answers continue, once they are held.
 func (s *stack) release() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -97,7 +97,7 @@ func (s *works) over(run dagrun.RunRecord) dagrun.RunRecord {
 	return run
 }
 
-// node is a node of a run.
+// node returns a node of a run.
 func (s *works) node(run dagrun.RunRecord, id string) dagrun.NodeRecord {
 	s.t.Helper()
 
@@ -279,7 +279,10 @@ func TestDAGRun_terminated(t *testing.T) {
 	run := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
 	asks, works := s.working(run)
 
-	require.NoError(t, s.client.TerminateWorkflow(t.Context(), durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID), "", "no longer needed"))
+	require.NoError(
+		t,
+		s.client.TerminateWorkflow(t.Context(), durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID), "", "no longer needed"),
+	)
 	s.exec(`UPDATE dag_runs SET created_at = created_at - interval '1 minute'`) // for the repair
 
 	run = s.over(run)
@@ -311,7 +314,7 @@ func TestDAGRun_deletedSolution(t *testing.T) {
 	require.NoError(t, err)
 	s.over(inner)
 
-	// The open run is a subflow: of another solution, but deleted with the run that began it.
+	// The open run is a subflow: of another solution, but deleted with the run that started it.
 	run := s.begin(`{"id":"f","type":"subflow","config":{"prod_solution_id":"`+inner.ProdSolutionID+`"}}`,
 		edge("e1", "s", "f")+","+edge("e2", "f", "z"), `{}`)
 

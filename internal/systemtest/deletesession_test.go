@@ -14,7 +14,7 @@ import (
 	"everloop/service/work"
 )
 
-// outside is what a session has besides its rows. The first removal of its files
+// outside is what a session has in addition to its rows. The first removal of its files
 // fails.
 type outside struct {
 	mu      sync.Mutex

@@ -2,5 +2,5 @@
 // from its message to its chat:end, with the database, the event log, the workflows, a
 // worker and a scripted model on real engines. They cover what no package owns alone:
 // recovery, outages, the ledger, sub-agents, operators, recorded histories. Tests of one
-// package belong beside its code.
+// package belong next to its code.
 package systemtest

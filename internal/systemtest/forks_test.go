@@ -12,7 +12,7 @@ import (
 	"everloop/domain"
 )
 
-// agent is a call that starts a sub-agent whose answers follow a script.
+// agent returns a call that starts a sub-agent whose answers follow a script.
 func agent(description string, steps ...obj) obj {
 	return agentOf(description, obj{}, steps...)
 }
@@ -384,7 +384,7 @@ func TestNestedQuestionsOfSeveralSubAgents(t *testing.T) {
 	s.checkEvents(session)
 }
 
-// While others work, a sub-agent goes on as soon as it has its answer.
+// While others work, a sub-agent continues as soon as it has its answer.
 func TestAnAnswerMovesASubAgentWhileOthersWork(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

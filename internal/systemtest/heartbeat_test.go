@@ -115,7 +115,7 @@ func (s *stack) modelCalls(text string) int {
 	return n
 }
 
-// A server that gets no heartbeats gives every attempt up. The work goes on, and
+// A server that gets no heartbeats gives every attempt up. The work continues, and
 // the next attempt joins it.
 func TestWorkGoesOnWhileHeartbeatsAreLost(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,7 @@ func (p *past) talked() (session domain.SessionID, point domain.CheckpointID) {
 	return session, list[1].ID
 }
 
-// runID gives the workflow id of the newest operation of a session.
+// runID returns the workflow id of the newest operation of a session.
 func (p *past) runID(session domain.SessionID) string {
 	p.t.Helper()
 

@@ -94,7 +94,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) recordings.Objects) *
 
 func (a *abroad) register() { a.transfers.Register(a.worker) }
 
-// exported is the archive of a session of one chat and one file.
+// exported returns the archive of a session of one chat and one file.
 func (a *abroad) exported() []byte {
 	a.t.Helper()
 	id := a.session()

@@ -38,7 +38,7 @@ func (s *stack) loseOpen(workflowID string) bool {
 	return true
 }
 
-// loseUntil terminates each run of a workflow and checks its work until that is over.
+// loseUntil terminates each run of a workflow and checks its work until that has ended.
 func (s *stack) loseUntil(workflowID string, check func(context.Context) error, over func() bool) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -268,7 +268,7 @@ func TestWorkChecker_Imports_givesUp(t *testing.T) {
 }
 
 // Runs of unattended work continue in a new workflow, and fail when that is lost again and
-// again: what they have started is stopped, and others can begin.
+// again: what they have started is stopped, and others can start.
 func TestWorkChecker_unattendedWork(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)

@@ -400,14 +400,14 @@ func TestModelFaults_bounded(t *testing.T) {
 // sound one needs on a busy machine.
 const silence = 10 * time.Second
 
-// useModels puts another model server in the place of the scripted one.
+// useModels puts another model server instead of the scripted one.
 func (s *stack) useModels(url string) {
 	models := model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence, Limits: s.db})
 	s.acts.Model.Models, s.acts.Compaction.Models = models, models
 	s.configure(func(cfg *chat.Config) { cfg.Models = models })
 }
 
-// in is the stack for a subtest.
+// in returns the stack for a subtest.
 func (s *stack) in(t *testing.T) *stack {
 	return &stack{t: t, journal: s.journal, log: s.log, chats: s.chats, caller: s.caller, client: s.client, acts: s.acts}
 }

@@ -140,7 +140,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 			require.Empty(t, s.findings())
 			next := s.send(session, script(obj{"steps": []obj{{"text": "still here"}}}))
 			require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
-			s.awaitEnds(session, ack.ChatID, 1) // it ended for its clients when it began to wait
+			s.awaitEnds(session, ack.ChatID, 1) // it ended for its clients when it started to wait
 			s.awaitEnds(session, next.ChatID, 1)
 			s.checkEvents(session)
 		})

@@ -129,7 +129,7 @@ type piece struct {
 	state func() (status, code, message string)
 }
 
-// effect is a script whose command writes a line once, and whose answer is held back.
+// effect returns a script whose command writes a line once, and whose answer is held back.
 func effect(file string) string {
 	return script(obj{"steps": []obj{
 		{"calls": []obj{{"name": "Bash", "arguments": obj{"command": "echo once >> " + file}}}},
@@ -325,7 +325,7 @@ func (s *operated) backdate(work piece) {
 	require.NoError(s.t, err)
 }
 
-// settled waits until a run is over.
+// settled waits until a run has ended.
 func (s *operated) settled(work piece) (status, code, message string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -17,7 +17,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// retries gives the retry patches of a session.
+// retries returns the retry patches of a session.
 func (s *stack) retries(session domain.SessionID) (found []map[string]any) {
 	s.t.Helper()
 
@@ -30,7 +30,7 @@ func (s *stack) retries(session domain.SessionID) (found []map[string]any) {
 	return found
 }
 
-// waits gives the waiting reasons that were published, each change once.
+// waits returns the waiting reasons that were published, each change once.
 func (s *stack) waits(session domain.SessionID) (reasons []string) {
 	s.t.Helper()
 
@@ -80,7 +80,7 @@ func init() {
 			emitted, err := time.Parse(time.RFC3339Nano, retry["ts"].(string))
 			require.NoError(t, err)
 
-			pause := time.Second << i // a busy machine comes late, which leaves less of a pause and makes it begin later
+			pause := time.Second << i // a busy machine comes late, which leaves less of a pause and makes it start later
 			require.Less(t, at.Sub(emitted), pause+900*time.Millisecond)
 
 			if i > 0 {
@@ -127,7 +127,7 @@ func init() {
 }
 
 // An outage that ends within the time of the session's own setting, and one that
-// does not: the chat fails as one that may be sent again, and the session goes on.
+// does not: the chat fails as one that may be sent again, and the session continues.
 func TestModelOutage_limit(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -221,7 +221,7 @@ func TestModelOutage_lostRun(t *testing.T) {
 		ack     domain.SendAck
 	)
 
-	for after := 8; ; after *= 4 { // a busy machine may come when the wait is over
+	for after := 8; ; after *= 4 { // a busy machine may come when the wait has ended
 		session = s.session()
 		ack = s.send(
 			session,

@@ -29,7 +29,7 @@ func (s *stack) age(chatID domain.ChatID) {
 	}
 }
 
-// findings are the kinds of what the reconciler has found so far.
+// findings returns the kinds of what the reconciler has found so far.
 func (s *stack) findings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func TestReconciler_WakeSessions_answerOfATerminatedRun(t *testing.T) {
 	s.checkEvents(session)
 }
 
-// A deploy whose workflow panics leaves runs that cannot go on, within a chat and
-// between two. Each goes on from the database in a new run.
+// A deploy whose workflow panics leaves runs that cannot continue, within a chat and
+// between two. Each continues from the database in a new run.
 func TestReconciler_restartsStuckRuns(t *testing.T) {
 	t.Parallel()
 

@@ -50,7 +50,7 @@ func (s *stack) replay(session domain.SessionID, name string) {
 	}
 }
 
-// runOf gives the run that carried out a call, if it had one of its own.
+// runOf returns the run that carried out a call, if it had one of its own.
 func runOf(t *testing.T, turn domain.Turn, call domain.ToolCall) (id, suffix string) {
 	t.Helper()
 

@@ -105,7 +105,7 @@ func TestNewRunGoesBackForCallsOfLostRun(t *testing.T) {
 	})
 }
 
-// A sub-agent that was allowed while its chat had no run begins with the new run.
+// A sub-agent that was allowed while its chat had no run starts with the new run.
 func TestNewRunKeepsSubAgentsThatHaveNotBegun(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

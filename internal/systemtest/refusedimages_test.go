@@ -15,7 +15,7 @@ import (
 	"everloop/domain"
 )
 
-// pictureURL is a picture that differs from those with other names.
+// pictureURL returns a picture that differs from those with other names.
 func pictureURL(name string) string {
 	return "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(shot+name))
 }
@@ -35,7 +35,7 @@ func (s *stack) sendImage(session domain.SessionID, text, picture string) domain
 	return ack
 }
 
-// TestChat_refusedImages holds that a chat goes on without an image that the model server
+// TestChat_refusedImages holds that a chat continues without an image that the model server
 // refuses, says so, and that later messages work.
 func TestChat_refusedImages(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func (largeCamera) Tools(context.Context, tools.Scope) []tools.Tool {
 	return []tools.Tool{tool}
 }
 
-// TestChat_largeImages holds that chats with pictures in messages and in results go on with a
+// TestChat_largeImages holds that chats with pictures in messages and in results continue with a
 // server that takes requests of 1.2 MB, and show it the newest.
 func TestChat_largeImages(t *testing.T) {
 	t.Parallel()

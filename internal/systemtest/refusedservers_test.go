@@ -37,7 +37,7 @@ func (serverTools) Tools(context.Context, tools.Scope) []tools.Tool {
 	return all
 }
 
-// TestChat_refusedToolServers holds that a chat goes on without the tool servers whose tools
+// TestChat_refusedToolServers holds that a chat continues without the tool servers whose tools
 // the model server refuses, says so, and that later chats are not refused first.
 func TestChat_refusedToolServers(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// played is an activity that plays replays. It reports the status of each of its attempts in
+// played returns an activity that plays replays. It reports the status of each of its attempts in
 // order, and calls resume when the first one ends.
 func (s *stack) played(resume func(), attempts ...contract.PlayReplayOut) *atomic.Int32 {
 	s.t.Helper()

@@ -83,7 +83,7 @@ func (s *timetable) records(taskID string) []schedule.Run {
 	return runs
 }
 
-// record waits for the newest record of a task that is over.
+// record waits for the newest record of a task that has ended.
 func (s *timetable) record(taskID string) (run schedule.Run) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -97,7 +97,7 @@ func (s *timetable) record(taskID string) (run schedule.Run) {
 	return run
 }
 
-// ended waits until a task has n records, all of which are over, and returns the oldest first.
+// ended waits until a task has n records, all of which have ended, and returns the oldest first.
 func (s *timetable) ended(taskID string, n int) (runs []schedule.Run) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -110,7 +110,7 @@ func (s *timetable) ended(taskID string, n int) (runs []schedule.Run) {
 	return runs
 }
 
-// shown waits until the row of a task shows something; the job that follows Schedules works beside.
+// shown waits until the row of a task shows something; the job that follows Schedules works next to.
 func (s *timetable) shown(taskID string, shows func(schedule.Task) bool) (task schedule.Task) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -428,7 +428,7 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	s.replayRun("scheduled_run_checked", durable.ScheduledRunWorkflowID(run.ID))
 }
 
-// The session of a persistent task takes messages of its owner too. Their chat goes on when
+// The session of a persistent task takes messages of its owner too. Their chat continues when
 // a run behind it is stopped for the next one.
 func TestScheduledTask_stopOfARunLeavesTheOwnersChat(t *testing.T) {
 	t.Parallel()
@@ -477,7 +477,7 @@ func (s *timetable) runNow(taskID string) schedule.Run {
 	return run
 }
 
-// A run does not come instead of the answer to a question of the owner's chat: it begins
+// A run does not come instead of the answer to a question of the owner's chat: it starts
 // when that chat has ended.
 func TestScheduledTask_runWaitsBehindTheOwnersQuestion(t *testing.T) {
 	t.Parallel()

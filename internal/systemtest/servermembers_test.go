@@ -11,7 +11,7 @@ import (
 	"everloop/domain"
 )
 
-// signedCall is a tool call of a server that needs a signature back.
+// signedCall returns a tool call of a server that needs a signature back.
 func signedCall(n int, signature string) string {
 	return delta(obj{"tool_calls": []obj{{
 		"index": 0, "id": fmt.Sprintf("signed-%d", n), "function": obj{"name": "Bash", "arguments": `{"command":"true"}`},

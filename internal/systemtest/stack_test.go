@@ -245,7 +245,7 @@ func (s *stack) check(speed time.Duration, kinds ...work.Kind) func(ctx context.
 	}).Check
 }
 
-// compactionKind are the compactions that clients have requested, as a kind of open work.
+// compactionKind returns the compactions that clients have requested, as a kind of open work.
 func (s *stack) compactionKind() work.Kind { return work.Compactions(work.NewStore(s.db.DB), s.runs) }
 
 // deleter returns the deleter of sessions; start starts the workflow that removes one.
@@ -295,7 +295,7 @@ func (s *stack) configure(change func(*chat.Config)) {
 // history returns the stored operations on histories.
 func (s *stack) history() *history.Store { return history.NewStore(s.journal.DB, s.journal.Outbox) }
 
-// recorded are the dependencies of recordings of the stack's sessions.
+// recorded returns the dependencies of recordings of the stack's sessions.
 func (s *stack) recorded(
 	log recordings.Log, objects recordings.Objects, files recordings.Files, runs recordings.Runs,
 ) recordings.Deps {
@@ -379,7 +379,7 @@ func (s *stack) send(sessionID domain.SessionID, message string) domain.SendAck 
 	return ack
 }
 
-// events gives all events of the session so far. A log that does not answer in its
+// events returns all events of the session so far. A log that does not answer in its
 // time is asked again: this machine may be slow.
 func (s *stack) events(sessionID domain.SessionID) (all []domain.LoggedEvent) {
 	s.t.Helper()

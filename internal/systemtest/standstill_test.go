@@ -16,7 +16,7 @@ import (
 // standstill is how long NATS stands still: longer than any time limit of a publish.
 const standstill = 20 * time.Second
 
-// NATS stands still while a model streams, and the model goes on: each piece of text
+// NATS stands still while a model streams, and the model continues: each piece of text
 // arrives once, the model is called once, and the chat ends once.
 func TestChat_eventLogStandsStill(t *testing.T) {
 	t.Parallel()

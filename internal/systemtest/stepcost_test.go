@@ -91,13 +91,13 @@ func (m *sqlMeter) count(begins bool, sent ...string) {
 	}
 }
 
-// kindOf is the beginning of a statement.
+// kindOf returns the beginning of a statement.
 func kindOf(sql string) string {
 	words := strings.Join(strings.Fields(sql), " ")
 	return fmt.Sprintf("%.100s", words)
 }
 
-// take gives what was counted since the last time.
+// take returns what was counted since the last time.
 func (m *sqlMeter) take() sqlCount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +153,7 @@ func TestStep_staysWithinItsStatements(t *testing.T) {
 	}
 }
 
-// above gives what one of so many more steps costs.
+// above returns what one of so many more steps costs.
 func (c sqlCount) above(t *testing.T, less sqlCount, steps float64) (statements, transactions float64) {
 	t.Helper()
 

@@ -14,7 +14,7 @@ import (
 	"everloop/worker"
 )
 
-// A sub-agent whose run cannot go on ends: its chat, whose run is open and healthy, goes
+// A sub-agent whose run cannot continue ends: its chat, whose run is open and healthy, goes
 // on without it, and one in the background is lost.
 func TestReconciler_CheckSubAgents_endsStuckOnes(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 	"everloop/service/accounts"
 )
 
-// newTracedStack is a stack with traces to an endpoint.
+// newTracedStack returns a stack with traces to an endpoint.
 func newTracedStack(t *testing.T, endpoint string) (*stack, *tracing.Tracing) {
 	t.Helper()
 	traces, err := tracing.Open(t.Context(), tracing.Config{

@@ -56,7 +56,7 @@ func (f found) Search(context.Context, string) (tools.WebResults, error) {
 	return tools.WebResults{Items: []tools.WebResult{{Title: "Found", URL: string(f), Snippet: "words"}}}, nil
 }
 
-// webStack is a stack with the tools for the web and a site that counts its requests. The
+// webStack returns a stack with the tools for the web and a site that counts its requests. The
 // search finds the page /found of it.
 func webStack(t *testing.T) (s *stack, site string, hits *atomic.Int64) {
 	t.Helper()

@@ -57,7 +57,7 @@ func lastAdministrator() *domain.Error {
 	return domain.Newf(domain.Conflict, "last_administrator", "the last administrator cannot be removed")
 }
 
-// AuditTrail gives a page of who used which privilege on what, newest first, and
+// AuditTrail returns a page of who used which privilege on what, newest first, and
 // how many records fit the query.
 func (a *Store) AuditTrail(ctx context.Context, q domain.AuditQuery) ([]domain.AuditRecord, int, error) {
 	const where = `

@@ -13,7 +13,7 @@ import (
 
 const keyColumns = `id, user_id, name, masked, scopes, expires_at, created_at, last_used_at, last_used_ip`
 
-// keyNotFound is the answer for a key that is missing, revoked or another
+// keyNotFound returns the answer for a key that is missing, revoked or another
 // user's.
 func keyNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "api_key_not_found", "API key %s does not exist", id)
@@ -66,7 +66,7 @@ func (a *Store) Key(ctx context.Context, userID, id string) (domain.APIKey, erro
 	return oneKey(rows, id, "read API key")
 }
 
-// RenameKey gives a user's key another name.
+// RenameKey returns a user's key another name.
 func (a *Store) RenameKey(ctx context.Context, userID, id, name string) (domain.APIKey, error) {
 	rows, _ := a.db.Pool.Query(ctx, `
 		UPDATE api_keys
@@ -78,7 +78,7 @@ func (a *Store) RenameKey(ctx context.Context, userID, id, name string) (domain.
 	return oneKey(rows, id, "rename API key")
 }
 
-// RevokeKey ends a user's key for good. The row stays, so that the same secret
+// RevokeKey ends a user's key permanently. The row stays, so that the same secret
 // can never come back under another name.
 func (a *Store) RevokeKey(ctx context.Context, userID, id string) error {
 	tag, err := a.db.Pool.Exec(ctx, `

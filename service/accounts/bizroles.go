@@ -10,7 +10,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// AllowedRoles says which roles of the solution the user may take. A user that
+// AllowedRoles returns which roles of the solution the user may take. A user that
 // there is not is user_not_found.
 func (a *Store) AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error) {
 	allowed := domain.AllowedRoles{UserID: userID, SolutionID: solutionID, BizRoleIDs: []string{}}

@@ -79,7 +79,7 @@ func (a *Store) BeginIdempotent(ctx context.Context, holder, userID, key string,
 	return &domain.StoredAnswer{Status: *status, ContentType: *contentType, Body: body, Form: form}, nil
 }
 
-// RenewIdempotent begins the lease of a claim again, for a request that takes
+// RenewIdempotent starts the lease of a claim again, for a request that takes
 // longer than one.
 func (a *Store) RenewIdempotent(ctx context.Context, userID, key string) error {
 	_, err := a.db.Pool.Exec(ctx, `
@@ -100,7 +100,7 @@ func (a *Store) AbandonIdempotent(ctx context.Context, holder string) error {
 	return pg.Fault("end the leases of a dead server's requests", err)
 }
 
-// FinishIdempotent keeps the answer for the key's repeats; nil says that it held
+// FinishIdempotent keeps the answer for the key's repeats; nil reports that it held
 // a secret.
 func (a *Store) FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error {
 	args := pgx.NamedArgs{"user": userID, "key": key, "status": nil, "type": nil, "body": nil, "form": []byte{}}

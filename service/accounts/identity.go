@@ -59,7 +59,7 @@ func (a *Store) IdentityUser(ctx context.Context, p domain.Identity) (user domai
 	return user, found, pg.Fault("provision user", err)
 }
 
-// readIdentity finds the user of a person. current says that nothing has to be written:
+// readIdentity finds the user of a person. current reports that nothing must be written:
 // what is known is up to date, or the account is closed.
 func readIdentity(ctx context.Context, q pg.Queryer, p domain.Identity) (user domain.User, found, current bool, err error) {
 	var (

@@ -18,7 +18,8 @@ func TestStore_AllowSecrets(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
 	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
-	workspace, err := boards.NewStore(db.DB).CreateWorkspace(ctx, ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(db.DB).
+		CreateWorkspace(ctx, ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	agent, err := agents.NewStore(db.DB).CreateAgentInstance(ctx, prodagent.Instance{

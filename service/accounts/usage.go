@@ -26,7 +26,7 @@ func sumFields(s *domain.UsageSums) []any {
 	}
 }
 
-// usageRows is the usage within the days of a report: of sessions, and of those that are
+// usageRows returns the usage within the days of a report: of sessions, and of those that are
 // deleted. Only a report by solution reads the sessions.
 func usageRows(bySolution bool) string {
 	const sums = `r.priced, r.calls, r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.cost_nano`

@@ -20,12 +20,12 @@ func New(db *pg.DB) *Store { return &Store{db} }
 
 const userColumns = `id, username, name, email, avatar_url, administrator, created_at`
 
-// userNotFound is the answer for a user who is missing or deleted.
+// userNotFound returns the answer for a user who is missing or deleted.
 func userNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "user_not_found", "user %s does not exist", id)
 }
 
-// CreateUser makes an account together with its first API key. A user name
+// CreateUser creates an account together with its first API key. A user name
 // that is taken, in whatever case, is a conflict.
 func (a *Store) CreateUser(ctx context.Context, user domain.User, key domain.APIKey, hash []byte) (domain.User, domain.APIKey, error) {
 	var (
@@ -135,7 +135,7 @@ const bootstrapLock = 0x65766572_626f6f74 // "everboot"
 // EnsureBootstrap gives the service its first administrator. Without force it
 // acts only where there is no user yet. With force the key is the operator's
 // word: user.Username becomes or stays an administrator, the key is theirs, even
-// after a revocation, and earlier bootstrap keys end. It says whether it wrote
+// after a revocation, and earlier bootstrap keys end. It reports whether it wrote
 // anything.
 func (a *Store) EnsureBootstrap(ctx context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (wrote bool, err error) {
 	err = a.db.InTx(ctx, func(tx pgx.Tx) error {

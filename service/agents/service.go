@@ -50,7 +50,7 @@ func New(deps Deps) *Service {
 	return &Service{NewStore(deps.DB), deps, accounts.New(deps.DB), sessions.NewBase(deps.DB)}
 }
 
-// Create makes a production agent. Without an agent_id it gets one.
+// Create creates a production agent. Without an agent_id it gets one.
 func (s *Service) Create(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
 	if err := s.check(ctx, &in); err != nil {
 		return prodagent.Agent{}, err

@@ -169,7 +169,7 @@ func (s *Store) ProdAgentByName(ctx context.Context, userID, agentID string) (pr
 	return found, pg.Fault("read production agent", err)
 }
 
-// KnownAgents gives those of the agent_ids that name a production agent which the user
+// KnownAgents returns those of the agent_ids that name a production agent which the user
 // may see.
 func (s *Store) KnownAgents(ctx context.Context, userID string, agentIDs []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT DISTINCT a.agent_id FROM prod_agents a WHERE a.agent_id = ANY (@ids) AND `+visible,

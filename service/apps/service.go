@@ -21,7 +21,7 @@ type Copies interface {
 	Begin(ctx context.Context, name string, session domain.Session, dir string) (Pending, error)
 	// Open gives a file of a copy; file_not_found, also for what is no file.
 	Open(ctx context.Context, copyID, path string) (app.File, error)
-	// Directory says whether a path of a copy is a directory.
+	// Directory reports whether a path of a copy is a directory.
 	Directory(ctx context.Context, copyID, path string) (bool, error)
 	// Drop removes a copy, also one of which a part was stored.
 	Drop(ctx context.Context, name string) error
@@ -61,7 +61,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{Store: cfg.Store, cfg: cfg}, nil
 }
 
-// Publish makes the directory's app, or brings a new copy to the one it has: the
+// Publish creates the directory's app, or brings a new copy to the one it has: the
 // old one is served until the new one is whole. Without an index page it is
 // refused as no_index_page. What is refused leaves nothing behind.
 func (s *Service) Publish(ctx context.Context, session domain.Session, dir string) (app.App, error) {
@@ -136,7 +136,7 @@ func (s *Service) renew(ctx context.Context, published app.App, session domain.S
 	return live, nil
 }
 
-// nameOf is the name in the id of a copy.
+// nameOf returns the name in the id of a copy.
 func nameOf(copyID string) string {
 	name, _, _ := strings.Cut(copyID, ".")
 	return name

@@ -14,7 +14,7 @@ import (
 const commentColumns = `id, issue_id, author_type, author_id, content, parent_id, source_run_id, created_at, updated_at, resolved_at`
 
 // AddComment stores a comment of a member. What an agent gets of it follows
-// from the plan: it answers the question of a run, or begins a run.
+// from the plan: it answers the question of a run, or starts a run.
 func (s *Store) AddComment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (
 	made board.Comment, plan board.IssueRunPlan, err error,
 ) {

@@ -34,7 +34,7 @@ const issueColumns = `
 
 const issueTables = `issues i JOIN prod_workspaces w ON w.id = i.workspace_id`
 
-// CreateIssue makes an issue. One that is assigned to an agent or a squad begins a run,
+// CreateIssue creates an issue. One that is assigned to an agent or a squad starts a run,
 // unless that is suppressed.
 func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (
 	made board.Issue, plan board.IssueRunPlan, err error,
@@ -140,7 +140,7 @@ func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (board.Is
 }
 
 // ChangeIssue sets the fields that are given. Another assignee ends the run of the one
-// before, and begins one if it is an agent or a squad; closing an issue ends its run.
+// before, and starts one if it is an agent or a squad; closing an issue ends its run.
 func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (
 	changed board.Issue, plan board.IssueRunPlan, err error,
 ) {
@@ -243,7 +243,7 @@ func checkRevision(ctx context.Context, tx pgx.Tx, found board.Issue, expected *
 	return e
 }
 
-// moveRuns ends and begins runs as a change of the assignee or the status asks for.
+// moveRuns ends and starts runs as a change of the assignee or the status asks for.
 func moveRuns(
 	ctx context.Context,
 	tx pgx.Tx,
@@ -412,7 +412,7 @@ func setParent(ctx context.Context, tx pgx.Tx, i *board.Issue, parent board.Chan
 	return nil
 }
 
-// resolve finds who an issue is to be assigned to: a member of the workspace, an agent
+// resolve finds who an issue must be assigned to: a member of the workspace, an agent
 // instance that the user sees there, or a squad.
 func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref board.AssigneeRef) (found board.AssigneeRef, err error) {
 	rows, _ := q.Query(ctx, `

@@ -62,7 +62,7 @@ func (s *Store) AnswerTaken(ctx context.Context, runID, questionID, commentID st
 }
 
 // StalledIssueRuns lists runs that should have moved some seconds ago: those that no
-// workflow has begun, and those whose chat has ended or is gone.
+// workflow has started, and those whose chat has ended or is gone.
 func (s *Store) StalledIssueRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT r.id FROM issue_runs r LEFT JOIN chats c ON c.id = r.chat_id
@@ -73,7 +73,7 @@ func (s *Store) StalledIssueRuns(ctx context.Context, after string, limit int) (
 	return ids, pg.Fault("list stalled issue runs", err)
 }
 
-// CancelledIssueRuns lists the chats of runs that were to be stopped and go on.
+// CancelledIssueRuns lists the chats of runs that were to be stopped and continue.
 func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT r.owner_id, r.session_id, r.chat_id FROM issue_runs r JOIN chats c ON c.id = r.chat_id

@@ -61,7 +61,7 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 	return claimed, plan, pg.Fault("claim an issue run", err)
 }
 
-// takeSent gives a cancelled run the chat that an earlier attempt has begun without recording
+// takeSent gives a cancelled run the chat that an earlier attempt has started without recording
 // it, and has it stopped. A message that was not sent is refused from now on.
 func takeSent(ctx context.Context, tx pgx.Tx, runID string, run *openRun, plan *board.IssueRunPlan) error {
 	if run.sessionID == nil {
@@ -123,7 +123,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 	return true, err
 }
 
-// briefOf is what the run sends the agent now. Which comments it holds is stored before
+// briefOf returns what the run sends the agent now. Which comments it holds is stored before
 // it is sent.
 func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief board.IssueBrief, err error) {
 	if run.upto == nil {
@@ -196,7 +196,7 @@ func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *board.IssueBri
 	return err
 }
 
-// mates are who is in a squad besides its leader. Those that are gone are left out.
+// mates returns who is in a squad in addition to its leader. Those that are gone are left out.
 func mates(ctx context.Context, tx pgx.Tx, squadID string) ([]board.SquadMate, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT coalesce(nullif(u.name, ''), u.username, a.name), m.value ->> 'member_type', coalesce(m.value ->> 'role', '')

@@ -22,14 +22,14 @@ type end struct {
 	retried bool // it is worth another attempt
 }
 
-// endEvents are the events of runs that are over.
+// endEvents are the events of runs that have ended.
 var endEvents = map[board.IssueRunStatus]webhook.Event{
 	board.IssueRunCompleted: webhook.IssueRunCompleted,
 	board.IssueRunFailed:    webhook.IssueRunFailed,
 	board.IssueRunCancelled: webhook.IssueRunCancelled,
 }
 
-// endRun ends a run: its issue moves on, and where it is worth it another attempt begins.
+// endRun ends a run: its issue moves on, and where it is worth it another attempt starts.
 func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, plan *board.IssueRunPlan) error {
 	if _, err := tx.Exec(ctx, `
 		UPDATE issue_runs
@@ -86,7 +86,7 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 }
 
 // EndIssueRun ends a run whose chat has ended, with the agent's last text as a comment.
-// With ended unset the chat goes on, or, with again, comments came while it worked and
+// With ended unset the chat continues, or, with again, comments came while it worked and
 // the run has to send them to the agent.
 func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {

@@ -88,12 +88,12 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 }
 
 // IssueRunBegan records the chat of a run's message; with true the run was cancelled
-// meanwhile. The first one moves the issue to in_progress.
+// in the meantime. The first one moves the issue to in_progress.
 func (s *Store) IssueRunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found || run.chatID != nil {
-			cancelled = err == nil && !found // it was ended meanwhile, and what it began is stopped
+			cancelled = err == nil && !found // it was ended in the meantime, and what it started is stopped
 			return err
 		}
 

@@ -20,7 +20,7 @@ const active = `r.status IN ('queued', 'dispatched', 'running') AND NOT r.cancel
 
 const codeRunActive = "issue_run_active"
 
-// trigger is what begins a run.
+// trigger is what starts a run.
 type trigger struct {
 	kind    string
 	by      actor
@@ -113,7 +113,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 }
 
 // follow has an agent take notice of a member's comment: it may answer the question of a
-// run, and begins a run where none is.
+// run, and starts a run where none is.
 func follow(ctx context.Context, tx pgx.Tx, i board.Issue, comment board.Comment, plan *board.IssueRunPlan) error {
 	if i.ActiveRun != nil {
 		plan.Answer = append(plan.Answer, i.ActiveRun.ID)
@@ -141,7 +141,7 @@ func follow(ctx context.Context, tx pgx.Tx, i board.Issue, comment board.Comment
 	)
 }
 
-// StartIssueRun begins a run that a member has asked for. After a run that failed or was
+// StartIssueRun starts a run that a member has asked for. After a run that failed or was
 // stopped it is another attempt.
 func (s *Store) StartIssueRun(
 	ctx context.Context,
@@ -227,7 +227,7 @@ func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID
 	return plan, pg.Fault("cancel issue run", err)
 }
 
-// CancelAnyIssueRun stops a run for an administrator. With false it is over, or being
+// CancelAnyIssueRun stops a run for an administrator. With false it has ended, or being
 // stopped.
 func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -276,7 +276,7 @@ func (s *Store) IssueRuns(
 	return page, total, pg.Fault("list issue runs", err)
 }
 
-// usedByRun are the sums of the issue run r: of its chats that have ended, and of the
+// usedByRun returns the sums of the issue run r: of its chats that have ended, and of the
 // one c that works.
 func usedByRun() string {
 	var sums []string
@@ -336,7 +336,7 @@ func (u *modelUse) UnmarshalJSON(data []byte) error {
 }
 
 // byModel gives what a run has used of each model. What is in all and in no turn, such as
-// calls besides the loop and turns of a session that was deleted, counts for all.Model.
+// calls in addition to the loop and turns of a session that was deleted, counts for all.Model.
 func byModel(all board.RunUsage, models []modelUse) []board.RunUsage {
 	used := []board.RunUsage{}
 	main := -1

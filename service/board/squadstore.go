@@ -23,7 +23,7 @@ func (s *Store) Squads(ctx context.Context, userID, workspaceID string) (squads 
 	return squads, pg.Fault("list squads", err)
 }
 
-// CreateSquad makes a squad. Its leader and its agents are agent instances that the
+// CreateSquad creates a squad. Its leader and its agents are agent instances that the
 // caller sees in the workspace, its other members are members of it.
 func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in board.Squad) (made board.Squad, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -67,8 +67,8 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 	return made, squadFault("create squad", err)
 }
 
-// ChangeSquad sets the fields that are given. Runs that have begun go on with the leader
-// that they began with.
+// ChangeSquad sets the fields that are given. Runs that have started continue with the leader
+// that they started with.
 func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string, in board.SquadChange) (changed board.Squad, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		if err := lockSquad(ctx, tx, userID, workspaceID, id); err != nil {
@@ -95,7 +95,7 @@ func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string,
 	return changed, squadFault("change squad", err)
 }
 
-// membersOrNil is what is stored of members that are given; nil: they stay.
+// membersOrNil returns what is stored of members that are given; nil: they stay.
 func membersOrNil(members []board.SquadMember) any {
 	if members == nil {
 		return nil

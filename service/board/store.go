@@ -38,7 +38,7 @@ const workspaceColumns = `
 
 const workspaceTables = `prod_workspaces w JOIN prod_workspace_members m ON m.workspace_id = w.id`
 
-// CreateWorkspace makes a workspace whose owner the user is. One who owns MaxWorkspaces
+// CreateWorkspace creates a workspace whose owner the user is. One who owns MaxWorkspaces
 // gets workspace_limit.
 func (s *Store) CreateWorkspace(ctx context.Context, userID string, in board.NewWorkspace) (made board.Workspace, err error) {
 	id := domain.NewID()
@@ -117,7 +117,7 @@ func workspace(ctx context.Context, q pg.Queryer, userID, id string) (board.Work
 }
 
 // DeleteWorkspace removes a workspace with its issues. Its sessions stay with their
-// owners. A run that works is to be stopped.
+// owners. A run that works must be stopped.
 func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = board.IssueRunPlan{}
@@ -143,7 +143,7 @@ func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan bo
 	return plan, pg.Fault("delete workspace", err)
 }
 
-// roleOf is the role of a user in a workspace.
+// roleOf returns the role of a user in a workspace.
 func roleOf(ctx context.Context, q pg.Queryer, userID, id string) (board.WorkspaceRole, error) {
 	rows, _ := q.Query(ctx, `SELECT role FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2`, id, userID)
 
@@ -203,7 +203,7 @@ func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID strin
 }
 
 // SetAssistant binds a session of the user to a role of the workspace's assistants. With
-// replace unset, one that another request has bound meanwhile stays, and is returned.
+// replace unset, one that another request has bound in the meantime stays, and is returned.
 func (s *Store) SetAssistant(
 	ctx context.Context,
 	userID, workspaceID, roleID string,

@@ -11,7 +11,7 @@ import (
 // expirePage is how many questions are read at once.
 const expirePage = 100
 
-// ExpireQuestions has the default policies answer the questions whose time is over. An
+// ExpireQuestions has the default policies answer the questions whose time has ended. An
 // answer of a user that comes first counts. It may be called by several processes, and is
 // repeated for what fails.
 func (s *Service) ExpireQuestions(ctx context.Context) error {

@@ -229,7 +229,12 @@ func (s *Service) answerAs(
 
 // AnswerIn resolves a question of a session; of several answers one wins. The caller was
 // found to own the session, or to be one who may answer for its owner.
-func (s *Service) AnswerIn(ctx context.Context, caller domain.Caller, run domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error) {
+func (s *Service) AnswerIn(
+	ctx context.Context,
+	caller domain.Caller,
+	run domain.SessionRun,
+	answer domain.Answer,
+) (domain.AnswerAck, error) {
 	question, open, err := s.cfg.Store.Question(ctx, run.OwnerID, run.SessionID, answer.ToolCallID)
 	if err != nil {
 		return domain.AnswerAck{}, err
@@ -293,7 +298,7 @@ func (s *Service) StopIn(ctx context.Context, caller domain.Caller, run domain.S
 }
 
 // StopChat stops one chat, running, waiting for an answer or queued. Other chats of its
-// session go on.
+// session continue.
 func (s *Service) StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error {
 	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // longer argument of a program than 128 KiB, and Bash no command of over 100,000 characters.
 const maxCommand = 100_000
 
-// scriptOf is the call of Bash that runs the code of a node, with the JSON of what it is
+// scriptOf returns the call of Bash that runs the code of a node, with the JSON of what it is
 // given in the variable INPUTS.
 func scriptOf(work dagrun.Work, limit time.Duration) (*domain.ScriptedCall, error) {
 	n := work.Node
@@ -37,7 +37,7 @@ func scriptOf(work dagrun.Work, limit time.Duration) (*domain.ScriptedCall, erro
 	return call("Bash", map[string]any{"command": command, "timeout": limit.Milliseconds()})
 }
 
-// inputsOf is what a code node is given: its inputs, else the outputs of the nodes before it.
+// inputsOf returns what a code node is given: its inputs, else the outputs of the nodes before it.
 func inputsOf(request *dagrun.Request) map[string]any {
 	if len(request.Inputs) > 0 {
 		return request.Inputs

@@ -21,7 +21,7 @@ func codeWork(code string, inputs map[string]any) dagrun.Work {
 	}
 }
 
-// command is the command of a call, with its time limit in milliseconds.
+// command returns the command of a call, with its time limit in milliseconds.
 func command(t *testing.T, call *domain.ScriptedCall) (text string, timeout int64) {
 	t.Helper()
 	require.Equal(t, "Bash", call.Tool)

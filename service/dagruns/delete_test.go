@@ -52,6 +52,7 @@ func (nothing) EnsureSession(context.Context, string, domain.NewSession) error {
 func (nothing) StartSession(context.Context, string, prodagent.Start) error    { return nil }
 func (nothing) SkillID(context.Context, string, string) (string, error)        { return "", nil }
 func (nothing) LastAt(context.Context, domain.SessionID) (time.Time, error)    { return time.Time{}, nil }
+
 func (nothing) RunnableDAG(context.Context, domain.User, string, int) (dag.Graph, int, string, error) {
 	return dag.Graph{}, 0, "", nil
 }

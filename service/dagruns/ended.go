@@ -100,7 +100,7 @@ func (c endedChat) result() dagrun.Result {
 // askTool is the tool that puts a question to the user.
 const askTool = "AskUserQuestion"
 
-// answerOf is the answer to a single question: what was written, else what was chosen.
+// answerOf returns the answer to a single question: what was written, else what was chosen.
 func answerOf(result string) string {
 	var given struct {
 		Answers []struct {

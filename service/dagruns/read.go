@@ -47,7 +47,7 @@ func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
 	return r, err
 }
 
-// waits says whether a run waits, by the reasons of its open units: it does when none of
+// waits reports whether a run waits, by the reasons of its open units: it does when none of
 // them moves.
 func waits(reasons []string) (dagrun.Status, string) {
 	waits := map[string]bool{}

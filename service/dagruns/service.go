@@ -91,7 +91,7 @@ func New(deps Deps) (*Service, error) {
 	return &Service{Store: NewStore(deps.DB), cfg: deps}, nil
 }
 
-// Start begins a run of a version; 0: the published one.
+// Start starts a run of a version; 0: the published one.
 func (s *Service) Start(
 	ctx context.Context,
 	caller domain.User,
@@ -197,7 +197,7 @@ func (s *Service) cancelWorkflow(ctx context.Context, solutionID, runID string) 
 	return err
 }
 
-// Retry has a run that failed begin again under its id. Outputs of nodes whose definition
+// Retry has a run that failed start again under its id. Outputs of nodes whose definition
 // and inputs are the same are used again.
 func (s *Service) Retry(
 	ctx context.Context,

@@ -253,7 +253,7 @@ func loadUnits(ctx context.Context, tx pgx.Tx, run openRun) ([]dagrun.Unit, erro
 	return units, err
 }
 
-// itemStates are the states of the items of open map nodes, one letter an item.
+// itemStates returns the states of the items of open map nodes, one letter an item.
 func itemStates(ctx context.Context, tx pgx.Tx, runID string) (map[string]string, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT n.node_id, n.status FROM dag_run_nodes n
@@ -728,14 +728,14 @@ func completedNodes(ctx context.Context, tx pgx.Tx, runID string) (map[string]bo
 	return found, err
 }
 
-// endEvents are the events of runs that are over.
+// endEvents are the events of runs that have ended.
 var endEvents = map[dagrun.Status]webhook.Event{
 	dagrun.Completed: webhook.DAGRunCompleted,
 	dagrun.Failed:    webhook.DAGRunFailed,
 	dagrun.Cancelled: webhook.DAGRunCancelled,
 }
 
-// step takes a step of a run under its lock. A run that is over, retried or deleted stays as
+// step takes a step of a run under its lock. A run that has ended, retried or deleted stays as
 // it is.
 func (s *Store) step(ctx context.Context, try contract.DAGTry, do func(tx pgx.Tx, run openRun) error) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {

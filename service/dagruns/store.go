@@ -29,7 +29,7 @@ type Store struct {
 // NewStore returns the store on a database.
 func NewStore(db *pg.DB) *Store { return &Store{db: db} }
 
-// NotFound is the error for a run that is missing or another user's.
+// NotFound returns the error for a run that is missing or another user's.
 func NotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, dagrun.CodeRunNotFound, "run %s does not exist", id)
 }
@@ -51,7 +51,7 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 		}
 
 		if _, err := s.graphOf(ctx, tx, in.SolutionID, in.Version); err != nil {
-			return err // its version was deleted meanwhile
+			return err // its version was deleted in the meantime
 		}
 
 		return addNodes(ctx, tx, in.ID, in.Nodes)
@@ -63,7 +63,7 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 	return pg.Fault("create a DAG run", err)
 }
 
-// mayCreate locks the owner of a run and checks that they may begin one more. The statement
+// mayCreate locks the owner of a run and checks that they may start one more. The statement
 // that counts follows the lock: with the snapshot of the one that waits for it, parallel
 // requests do not see each other's runs.
 func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
@@ -146,7 +146,7 @@ func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
 }
 
 // CancelDAGRunsOf asks for the end of all runs of a production solution, with the subflows
-// in them, and archives it, so that no other begins. It returns those that are not over, and
+// in them, and archives it, so that no other starts. It returns those that are not over, and
 // those that have yet to stop something, the outermost first.
 func (s *Store) CancelDAGRunsOf(ctx context.Context, caller domain.User, solutionID string) (open []dagrun.Ref, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -215,7 +215,7 @@ func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (op
 	return open, pg.Fault("fail a DAG run", err)
 }
 
-// RetryDAGRun has a run that failed begin again. Its outputs can be used again.
+// RetryDAGRun has a run that failed start again. Its outputs can be used again.
 func (s *Store) RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		row, err := s.read(ctx, tx, runID, true)
@@ -288,8 +288,8 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	return addNodes(ctx, tx, runID, retry.Nodes)
 }
 
-// StalledDAGRuns lists runs whose workflow must be started or cancelled again: they began
-// some seconds ago and were not started, their end was requested, or they are over and have
+// StalledDAGRuns lists runs whose workflow must be started or cancelled again: they started
+// some seconds ago and were not started, their end was requested, or they have ended and have
 // yet to stop the work of their nodes.
 func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
@@ -314,7 +314,7 @@ func (s *Store) CancelRequested(ctx context.Context, runID string) (cancel bool,
 }
 
 // PruneDAGRuns removes runs that have been over for 90 days, and of each solution all but
-// the newest that are over, at most limit of them. A run of many nodes takes its time, so
+// the newest that have ended, at most limit of them. A run of many nodes takes its time, so
 // that few should go in one transaction.
 func (s *Store) PruneDAGRuns(ctx context.Context, limit int) (int64, error) {
 	return s.db.Prune(ctx, "prune DAG runs", `

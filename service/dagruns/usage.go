@@ -29,7 +29,7 @@ func usedByRun() string {
 	return strings.Join(sums, ", ")
 }
 
-// usedFields is where those columns go.
+// usedFields returns where those columns go.
 func usedFields(u *domain.Usage) []any {
 	return []any{&u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.Cost, &u.UncostedTokens}
 }

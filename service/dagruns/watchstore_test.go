@@ -29,7 +29,13 @@ func TestStore_WatchedUnit(t *testing.T) {
 		require.NoError(t, err)
 	}
 	in := contract.DAGAttempt{
-		DAGNode: contract.DAGNode{DAGTry: contract.DAGTry{RunID: "r"}, NodeID: "a"}, Item: dagrun.NoItem, Attempt: 1, Phase: dagrun.PhaseWork,
+		DAGNode: contract.DAGNode{
+			DAGTry: contract.DAGTry{RunID: "r"},
+			NodeID: "a",
+		},
+		Item:    dagrun.NoItem,
+		Attempt: 1,
+		Phase:   dagrun.PhaseWork,
 	}
 	idle := func() bool {
 		t.Helper()

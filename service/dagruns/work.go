@@ -136,7 +136,7 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 
 func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.User{ID: ownerID}} }
 
-// messageOf is the session of a unit's attempt, and what is sent to it. Limit is the longest
+// messageOf returns the session of a unit's attempt, and what is sent to it. Limit is the longest
 // time that the code of a node may take.
 func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
 	u, n := work.Unit, work.Node
@@ -182,7 +182,7 @@ func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession
 	return session, send, err
 }
 
-// escalationOf says what becomes of a node's question that no user answers: of its approval,
+// escalationOf returns what becomes of a node's question that no user answers: of its approval,
 // or of the question that a human node without one puts.
 func escalationOf(n dag.Node, approval bool) (*domain.QuestionPolicy, *domain.Escalation) {
 	if n.Approval == nil || n.Approval.Escalation == nil || approval != (n.Approval.Policy == dag.ApprovalRequired) {
@@ -239,7 +239,7 @@ func configOf(n dag.Node) dag.Config {
 	return *n.Config
 }
 
-// beginSubflow begins the run of the DAG that a node stands for.
+// beginSubflow starts the run of the DAG that a node stands for.
 func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 	run := work.Run
 	if run.Depth >= dagrun.MaxDepth {

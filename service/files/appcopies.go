@@ -22,7 +22,7 @@ type AppCopies struct {
 }
 
 // Begin implements apps.Copies. The directory is looked at before it is read; what grows
-// beyond the bounds meanwhile is found afterwards.
+// beyond the bounds in the meantime is found afterwards.
 func (c AppCopies) Begin(ctx context.Context, name string, session domain.Session, dir string) (apps.Pending, error) {
 	w, err := c.Workspaces.Open(ctx, session.ID, session.SandboxUID)
 	if err != nil {

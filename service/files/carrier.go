@@ -33,7 +33,7 @@ const own = ".everloop"
 
 // CopyFiles brings files of one session to the workspace of another: those of a
 // snapshot, or, when none is named or it is gone, those that are there now. What
-// the other has besides stays, but for a snapshot, which is restored as it was.
+// the other has in addition to stays, but for a snapshot, which is restored as it was.
 func (c Carrier) CopyFiles(ctx context.Context, from, to domain.Session, snapshotID string) error {
 	if snapshotID == "" {
 		return c.copyAll(ctx, from, to, ".")
@@ -165,7 +165,7 @@ func copyFile(ctx context.Context, source, target *workspace.Workspace, info wor
 	content, found, err := source.Open(info.Path)
 	if err != nil {
 		if domain.HasCode(err, domain.CodeFileNotFound) || domain.HasCode(err, workspace.CodeNotRegular) {
-			return nil // gone meanwhile
+			return nil // gone in the meantime
 		}
 
 		return err

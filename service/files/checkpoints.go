@@ -136,7 +136,7 @@ func (f Checkpoints) Compare(ctx context.Context, in history.CompareIn) ([]domai
 	return out, err
 }
 
-// comparison shows a change as one of files: a file in the place of a directory is a
+// comparison shows a change as one of files: a file instead of a directory is a
 // created one.
 func comparison(c snapshots.Change) (file domainhistory.FileComparison, counts bool) {
 	was := c.TypeBefore != "" && c.TypeBefore != snapshots.Directory

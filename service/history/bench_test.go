@@ -340,7 +340,7 @@ func (w *world) write(path, content string) {
 	require.NoError(w.t, os.WriteFile(full, []byte(content), 0o644))
 }
 
-// files gives the content of every file of the workspace.
+// files returns the content of every file of the workspace.
 func (w *world) files() map[string]string {
 	w.t.Helper()
 

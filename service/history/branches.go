@@ -16,7 +16,7 @@ import (
 
 // branchRow is a branch as its row has it. Lineage names the branches that it
 // comes from, the oldest first: of each it shows the entries below upto. Its own
-// entries begin at ForkSequence.
+// entries start at ForkSequence.
 type branchRow struct {
 	ID           domain.BranchID  `db:"id"`
 	ForkSequence int64            `db:"fork_sequence"`
@@ -31,7 +31,7 @@ type branchRow struct {
 
 const branchColumns = `id, fork_sequence, next_sequence, lineage, parent_branch_id, forked_from_id, reason, name, created_at`
 
-// path is all that a branch shows, its own entries last.
+// path returns all that a branch shows, its own entries last.
 func (b branchRow) path() history.Path {
 	path := append(make(history.Path, 0, len(b.Lineage)+1), b.Lineage...)
 	return append(path, history.Stretch{BranchID: b.ID, UpTo: b.NextSequence})
@@ -48,14 +48,14 @@ func readBranch(ctx context.Context, q pg.Queryer, sessionID domain.SessionID, b
 	return branch, err
 }
 
-// sessionBranches gives all branches of a session, the oldest first.
+// sessionBranches returns all branches of a session, the oldest first.
 func sessionBranches(ctx context.Context, q pg.Queryer, sessionID domain.SessionID) ([]branchRow, error) {
 	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE session_id = $1 ORDER BY created_at, id`, sessionID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[branchRow])
 }
 
 // forkBranch makes a branch that shows what `from` shows below a sequence, and
-// goes on by itself. Nothing of the old one is changed.
+// continues by itself. Nothing of the old one is changed.
 func forkBranch(
 	ctx context.Context,
 	tx pgx.Tx,
@@ -83,7 +83,7 @@ func forkBranch(
 	return made, nil
 }
 
-// lastOnBranch is a scalar query for the last main-loop entry that a branch shows
+// lastOnBranch returns a scalar query for the last main-loop entry that a branch shows
 // below a sequence.
 func lastOnBranch(branch, before string) string {
 	return `

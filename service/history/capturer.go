@@ -3,9 +3,10 @@ package history
 import (
 	"context"
 	"errors"
-	"everloop/internal/retry"
 	"sync"
 	"time"
+
+	"everloop/internal/retry"
 
 	"everloop/domain"
 	"everloop/domain/history"
@@ -52,7 +53,7 @@ func (c *Capturer) work() (done func()) {
 // lookTimeout bounds one look at a workspace and what storing it takes.
 const lookTimeout = 10 * time.Minute
 
-// Changed says that files of the session may have changed and are to be captured.
+// Changed reports that files of the session may have changed and must be captured.
 // It returns at once.
 func (c *Capturer) Changed(sessionID domain.SessionID) {
 	s := c.enter(sessionID)
@@ -61,7 +62,7 @@ func (c *Capturer) Changed(sessionID domain.SessionID) {
 	s.queued = true
 	c.mu.Unlock()
 
-	if again { // one that has not begun will see it
+	if again { // one that has not started will see it
 		c.leave(sessionID, s)
 		return
 	}
@@ -219,7 +220,7 @@ func (c *Capturer) release(ctx context.Context, sessionID domain.SessionID, ids 
 	}
 }
 
-// renewEvery is how often a process says that it still captures.
+// renewEvery is how often a process reports that it still captures.
 const renewEvery = 1500 * time.Millisecond
 
 // keep holds checkpoints for this process until stop.
@@ -364,7 +365,7 @@ func (t *try) do(step func() error) error {
 	}
 }
 
-// held records why the capture is delayed, and says whether it is still this process's:
+// held records why the capture is delayed, and reports whether it is still this process's:
 // of a deleted session nothing is stored any more.
 func (t *try) held(cause error) bool {
 	held, err := t.c.cfg.Store.DelayCaptures(t.ctx, t.c.cfg.Process, t.due.IDs, cause.Error())

@@ -175,7 +175,7 @@ func TestCapturer_Repair_afterLongOutage(t *testing.T) {
 
 		for range 80 * 12 {
 			o.sleep(5 * time.Second)
-			o.exec(`UPDATE checkpoints SET lease_until = now() - interval '1 second'`) // the database has a clock of its own
+			o.exec(`UPDATE checkpoints SET lease_until = now() - interval '1 second'`) // the database has its own clock
 			require.NoError(t, o.history.Repair(t.Context()))
 			synctest.Wait()
 			require.NotContains(t, o.states(), "failed")

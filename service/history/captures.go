@@ -78,7 +78,7 @@ func (s *Store) TakeCaptures(
 		batch.Queue(takeCaptures, args).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&due.IDs, &due.SandboxUID, &due.Held, &due.Busy, &due.Late, &due.Previous)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return nil // deleted meanwhile
+				return nil // deleted in the meantime
 			}
 
 			return err
@@ -187,7 +187,7 @@ func (s *Store) RecordCaptures(
 	return base, pg.Fault("record checkpoints", err)
 }
 
-// CheckpointBytes says what the object store keeps of the checkpoints of a session, and
+// CheckpointBytes returns what the object store keeps of the checkpoints of a session, and
 // of all sessions and published apps of its owner.
 func (s *Store) CheckpointBytes(ctx context.Context, sessionID domain.SessionID) (session, owner int64, err error) {
 	err = s.db.Pool.QueryRow(ctx, `
@@ -234,7 +234,7 @@ func (s *Store) DelayCaptures(ctx context.Context, owner string, ids []string, r
 // forgottenBatch is how many sessions ForgottenCaptures returns at most.
 const forgottenBatch = 50
 
-// ForgottenCaptures gives sessions, in the order of their ids and after one, with
+// ForgottenCaptures returns sessions, in the order of their ids and after one, with
 // checkpoints that were due for longer than age and that no process has in hand.
 func (s *Store) ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]domain.SessionID, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

@@ -83,7 +83,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 
 	_, err = stats.Exec(ctx, seedCheckpoints, owner)
 	require.NoError(t, err)
-	// The last two steps of s7 are to be captured; the tool of the second has run.
+	// The last two steps of s7 must be captured; the tool of the second has run.
 	_, err = stats.Exec(ctx, `UPDATE checkpoints SET state = 'pending', snapshot_id = NULL WHERE session_id = 's7' AND sequence >= 499`)
 	require.NoError(t, err)
 	flush(t, db, stats)
@@ -261,7 +261,7 @@ func TestDelayCaptures(t *testing.T) {
 	require.False(t, delay("other"))
 }
 
-// What a move is about to replace has to be on the disk before it begins: its record
+// What a move is about to replace must be on the disk before it starts: its record
 // would not come back with a PostgreSQL that was killed. Others can be captured again.
 func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,12 @@ func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
 	}
 
 	for _, id := range []string{"k000001e1-1", "k000002e1-2"} {
-		_, err = store.RecordCaptures(ctx, "me", domainhistory.DueCaptures{SessionID: "s1", IDs: []string{id}}, domainhistory.Snapshot{ID: "snapshot"})
+		_, err = store.RecordCaptures(
+			ctx,
+			"me",
+			domainhistory.DueCaptures{SessionID: "s1", IDs: []string{id}},
+			domainhistory.Snapshot{ID: "snapshot"},
+		)
 		require.NoError(t, err)
 	}
 
@@ -301,7 +306,7 @@ func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
 }
 
 // A call that was claimed waits until the files before it have been seen, however
-// late that look begins: what is seen then is what the checkpoint held.
+// late that look starts: what is seen then is what the checkpoint held.
 func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

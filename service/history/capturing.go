@@ -10,7 +10,7 @@ import (
 // capturing is what is under way for one session.
 type capturing struct {
 	users  int           // guarded by Capturer.mu
-	queued bool          // a look that has not begun; guarded by Capturer.mu
+	queued bool          // a look that has not started; guarded by Capturer.mu
 	look   chan struct{} // holds one token: who looks at the files has it
 
 	mu     sync.Mutex
@@ -20,7 +20,7 @@ type capturing struct {
 
 // transfer is a capture that is being stored.
 type transfer struct {
-	done    chan struct{} // closed when that is over
+	done    chan struct{} // closed when that has ended
 	delayed chan struct{} // closed when an outage keeps it waiting
 }
 

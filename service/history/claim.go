@@ -21,7 +21,7 @@ func checkpointNotFound(id domain.CheckpointID) error {
 }
 
 // ClaimHistory takes a session for a rewind, a change of branch or a what-if:
-// from its commit on no chat begins before FinishHistory or AbortHistory. The
+// from its commit on no chat starts before FinishHistory or AbortHistory. The
 // session must be idle: no chat runs or waits in the queue, nothing else moves
 // it, and no replay is played in it. The message of a what-if is durable with it.
 func (s *Store) ClaimHistory(ctx context.Context, ownerID string, want history.Request) (history.Claimed, error) {
@@ -219,7 +219,7 @@ func knownEntries(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, w 
 }
 
 // claimOperation notes where the session stands, with its files to be captured,
-// and what is to be done.
+// and what must be done.
 func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, active branchRow, ownerID string,
 	want history.Request, goal goal,
 ) (*history.Operation, error) {
@@ -327,8 +327,8 @@ func (s *Store) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 	return snapshot, left, pg.Fault("read what is to be restored", err)
 }
 
-// FilesPending says whether files of checkpoints of the operation's session are still to be
-// captured or stored, besides those that the operation leaves.
+// FilesPending reports whether files of checkpoints of the operation's session are still to be
+// captured or stored, in addition to those that the operation leaves.
 func (s *Store) FilesPending(ctx context.Context, operationID string) (pending bool, err error) {
 	err = s.db.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM history_operations o JOIN checkpoints k ON k.session_id = o.session_id

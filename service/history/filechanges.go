@@ -49,7 +49,7 @@ func (d *Service) emitMoved(ctx context.Context, op history.Operation) {
 	}
 }
 
-// announced gives the changes to emit: all but those of known paths, or one of their
+// announced returns the changes to emit: all but those of known paths, or one of their
 // common directory.
 func announced(changed []history.FileDifference, known map[string]bool) []domain.FileChange {
 	var out []domain.FileChange
@@ -74,7 +74,7 @@ func announced(changed []history.FileDifference, known map[string]bool) []domain
 	return []domain.FileChange{{Path: common, Change: "modified"}}
 }
 
-// writtenPaths are the paths in the arguments of calls of Write and Edit, relative to
+// writtenPaths returns the paths in the arguments of calls of Write and Edit, relative to
 // the workspace.
 func writtenPaths(calls []string) map[string]bool {
 	paths := map[string]bool{}

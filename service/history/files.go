@@ -58,7 +58,7 @@ type RestoreIn struct {
 	Back       bool   // what was there a moment ago is put back: no quota refuses it
 }
 
-// Pending is a snapshot that was read and is to be stored. After an error Finish
+// Pending is a snapshot that was read and must be stored. After an error Finish
 // may be tried again; Discard frees one that is given up.
 type Pending interface {
 	// Needs is the most that Finish will store, in bytes.

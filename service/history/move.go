@@ -62,12 +62,12 @@ func (d *Service) Abort(ctx context.Context, operationID, reason string) (histor
 }
 
 // fence returns a context that is cancelled with domain.ErrFenced once another
-// attempt may have begun.
+// attempt may have started.
 func (d *Service) fence(ctx context.Context, op history.Operation) (context.Context, func()) {
 	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.CheckHistory(ctx, op) })
 }
 
-// wake lets a queued message begin, and a run close whose question is gone.
+// wake lets a queued message start, and a run close whose question is gone.
 func (d *Service) wake(ctx context.Context, sessionID domain.SessionID) {
 	run, err := d.chats.SessionRun(ctx, "", sessionID)
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 	"everloop/service/history"
 )
 
-// held lets restores begin and waits before the first one goes on.
+// held lets restores start and waits before the first one continues.
 type held struct {
 	history.Files
 	begun chan struct{}

@@ -18,7 +18,7 @@ func scanOperation(row pgx.CollectableRow) (op history.Operation, err error) {
 	return op, row.Scan(&op.ID, &op.SessionID, &op.OwnerID, &op.SandboxUID, &op.Kind, &op.State, &op.LeftID, &op.ChatID, &op.Attempt)
 }
 
-// AttemptHistory begins another attempt at a running operation. Attempts before
+// AttemptHistory starts another attempt at a running operation. Attempts before
 // it can no longer write. An operation that is over is returned as it is; one of
 // a deleted session is reported as not found.
 func (s *Store) AttemptHistory(ctx context.Context, operationID string) (history.Operation, error) {

@@ -3,9 +3,10 @@ package history
 import (
 	"context"
 	"errors"
-	"everloop/internal/retry"
 	"log/slog"
 	"time"
+
+	"everloop/internal/retry"
 
 	"everloop/domain"
 	"everloop/domain/history"
@@ -79,7 +80,7 @@ func (d *Service) move(ctx context.Context, owner domain.User, want history.Requ
 }
 
 // Whatif makes a message durable that runs on from a step of the active branch.
-// Its chat begins when the files are what they were after the step.
+// Its chat starts when the files are what they were after the step.
 func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Send) (domain.SendAck, error) {
 	claimed, err := d.ClaimHistory(ctx, owner.ID, history.Request{
 		Kind: domain.OperationWhatif, SessionID: send.SessionID, Send: &send,
@@ -96,7 +97,7 @@ func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Sen
 // startTimeout bounds the start of a workflow. The reconciler starts what was not started.
 const startTimeout = 30 * time.Second
 
-// start starts the workflow of a claimed operation. It does not wait, and goes on
+// start starts the workflow of a claimed operation. It does not wait, and continues
 // when the caller has left.
 func (d *Service) start(ctx context.Context, op history.Operation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)

@@ -50,7 +50,7 @@ func TestRewindTakesConversationAndFilesBack(t *testing.T) {
 	require.NoError(t, w.j.Flush(t.Context()))
 	require.Equal(t, 1, w.log.moves())
 
-	// A new branch goes on from there; its numbers are dense.
+	// A new branch continues from there; its numbers are dense.
 	three := w.chat("instead", w.writes("c.txt", "3"))
 	require.Equal(t, []string{"first", "step", "step", "done", "instead", "step", "done"}, w.messages())
 	list = w.checkpoints()

@@ -17,7 +17,7 @@ import (
 const nodeLabel = 120
 
 // Tree returns the conversation tree of a session: every entry of every branch, without
-// the tokens that the prompt takes besides messages. Tokens of turns that no model server
+// the tokens that the prompt takes in addition to messages. Tokens of turns that no model server
 // counted are estimated from their length. The caller has authorised the reader.
 func (s *Store) Tree(ctx context.Context, sessionID domain.SessionID) (history.History, error) {
 	x, err := readHistoryIndex(ctx, s, sessionID)

@@ -17,7 +17,7 @@ const (
 	tick    = 10 * time.Millisecond
 )
 
-// whatif sends a what-if and waits until its chat can begin.
+// whatif sends a what-if and waits until its chat can start.
 func (w *world) whatif(text string, ask domain.Whatif) domain.SendAck {
 	w.t.Helper()
 

@@ -12,7 +12,7 @@ import (
 	"everloop/domain/production"
 )
 
-// EditDAG changes nodes and edges of the newest version, which has to be the base, and
+// EditDAG changes nodes and edges of the newest version, which must be the base, and
 // saves the result as SaveDAG does. It is rejected with validation_failed if the result
 // has an error that the base did not have, so that a DAG can be built in several edits
 // and none makes it worse.
@@ -98,7 +98,7 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 	return s.saveEdit(ctx, caller, id, domain.DocumentArchitecture, edit, next, architecture.Validate(base), architecture.Validate(next))
 }
 
-// AssistedSolutions are the solutions of the user whose documents the agent of the
+// AssistedSolutions returns the solutions of the user whose documents the agent of the
 // session edits.
 func (s *Service) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
 	return s.store.AssistedSolutions(ctx, userID, sessionID)
@@ -111,7 +111,7 @@ func (s *Service) ReadDocument(ctx context.Context, caller domain.User, id strin
 	return s.store.Document(ctx, caller, id, kind, version)
 }
 
-// Elements gives the JSON Schemas of the elements of a document as the members node, edge
+// Elements returns the JSON Schemas of the elements of a document as the members node, edge
 // and $defs; an architecture has no edge.
 func (s *Service) Elements(kind domain.DocumentKind) (json.RawMessage, error) {
 	node, edge, definitions := s.shapes.elements(kind)

@@ -79,7 +79,7 @@ func New(store Store, agents *agents.Store, skills Skills, tools Tools) (*Servic
 	return &Service{store, agents, skills, tools, newShapes()}, nil
 }
 
-// Create makes a solution. The first version of each document is empty.
+// Create creates a solution. The first version of each document is empty.
 func (s *Service) Create(ctx context.Context, in production.NewSolution) (production.Solution, error) {
 	first := map[domain.DocumentKind]production.NewDocument{}
 

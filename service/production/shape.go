@@ -14,7 +14,7 @@ import (
 	"everloop/domain/dag"
 )
 
-// prefix begins the references within the schema of a tool.
+// prefix starts the references within the schema of a tool.
 const prefix = "#/$defs/"
 
 // shapes are the JSON Schemas of the documents, made from the same types as those of the
@@ -33,7 +33,7 @@ func newShapes() shapes {
 	}}
 }
 
-// elements gives the JSON Schemas of a node and an edge of a document, whose references
+// elements returns the JSON Schemas of a node and an edge of a document, whose references
 // lead into definitions; an architecture has no edges.
 func (s shapes) elements(kind domain.DocumentKind) (node, edge *huma.Schema, definitions map[string]*huma.Schema) {
 	node = s.wholes[kind].Properties["nodes"].Items

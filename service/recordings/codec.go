@@ -73,7 +73,7 @@ func ReadLines(r io.Reader, longest int, yield func(domain.LoggedEvent) error) e
 	return in.Err()
 }
 
-// lineBytes is about what a line takes besides its data.
+// lineBytes is about what a line takes in addition to its data.
 const lineBytes = 150
 
 // packer compresses events into one object.

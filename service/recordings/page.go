@@ -73,7 +73,7 @@ func (a *Service) Page(ctx context.Context, after string) (transfer.ArchivedPage
 	return page, err
 }
 
-// try archives one chat, or leaves it for later. An error says that not even that
+// try archives one chat, or leaves it for later. An error reports that not even that
 // could be done.
 func (a *Service) try(ctx context.Context, chat transfer.UnarchivedChat) (ok bool, err error) {
 	if err = a.archive(ctx, chat); err == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// partAge is how long a running chat goes on before its events so far are
+	// partAge is how long a running chat continues before its events so far are
 	// archived, and then each time again: the event log keeps them for a day, and
 	// fewer when it is full.
 	partAge = time.Hour
@@ -109,7 +109,7 @@ func (a *Service) archive(ctx context.Context, chat transfer.UnarchivedChat) err
 }
 
 // store writes the session's events behind a sequence as one object, up to partBytes
-// of them. more says that there are others behind. Without events there is no object.
+// of them. more reports that there are others behind. Without events there is no object.
 func (a *Service) store(ctx context.Context, session domain.SessionID, from uint64) (made transfer.EventArchive, more bool, err error) {
 	made = transfer.EventArchive{
 		SessionID: session, FromSeq: from, UpToSeq: from,

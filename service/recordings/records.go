@@ -89,7 +89,7 @@ func scanEntry(row pgx.CollectableRow) (transfer.EntryRecord, error) {
 // SessionRecords reads a session's conversation: the frame first, as it is at one moment,
 // then the entries that the frame's branches had then, those of the active branch in their
 // order, or those of all branches by branch and order. Entries are read page by page, each
-// page in a statement of its own, so that a slow reader holds neither a connection nor a
+// page in its own statement, so that a slow reader holds neither a connection nor a
 // snapshot. The caller is authorised.
 func (s *Store) SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 	frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error,

@@ -95,13 +95,13 @@ func New(deps Deps) (*Service, error) {
 	return &Service{Store: NewStore(deps.DB), deps: deps}, nil
 }
 
-// Prefix is where the archives of a session lie; who deletes the session
+// Prefix returns where the archives of a session lie; who deletes the session
 // deletes them.
 func Prefix(sessionID domain.SessionID) string {
 	return "archives/" + string(sessionID) + "/"
 }
 
-// end is the position up to which a session is archived.
+// end returns the position up to which a session is archived.
 func (a *Service) end(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	list, err := a.Archived(ctx, sessionID)
 	if err != nil || len(list) == 0 {

@@ -18,7 +18,7 @@ type Store struct{ db *pg.DB }
 // NewStore returns a new store.
 func NewStore(db *pg.DB) *Store { return &Store{db} }
 
-// Unarchived gives chats that have ended, for good or until an answer, and whose
+// Unarchived returns chats that have ended, for good or until an answer, and whose
 // events are not archived yet, though all of them are published: in the order of
 // their ids and after one. Those that failed are left out until their next try.
 func (s *Store) Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error) {
@@ -44,7 +44,7 @@ func (s *Store) PostponeArchive(ctx context.Context, chat transfer.UnarchivedCha
 	return pg.Fault("postpone the archive of a chat", err)
 }
 
-// Archived gives the objects that hold a session's events, in order.
+// Archived returns the objects that hold a session's events, in order.
 func (s *Store) Archived(ctx context.Context, sessionID domain.SessionID) ([]transfer.EventArchive, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT session_id, from_seq, upto_seq, key, events FROM event_archives WHERE session_id = $1 ORDER BY from_seq`, sessionID)
@@ -75,7 +75,7 @@ func (s *Store) KeepArchive(ctx context.Context, chat transfer.UnarchivedChat, m
 	return pg.Fault("keep archive", err)
 }
 
-// LongRunning gives sessions whose chat runs and has not been archived, as a whole
+// LongRunning returns sessions whose chat runs and has not been archived, as a whole
 // or a part of it, for age: in the order of their ids and after one.
 func (s *Store) LongRunning(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

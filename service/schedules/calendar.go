@@ -16,7 +16,7 @@ const (
 	maxOccurrences = 1000 // of one task
 )
 
-// Calendar says when the tasks of a user are due, from one time and before another. A
+// Calendar returns when the tasks of a user are due, from one time and before another. A
 // disabled task is due never.
 func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]schedule.CalendarEntry, error) {
 	switch {
@@ -62,7 +62,7 @@ func (s *Service) matching(ctx context.Context, task schedule.Task, from, to tim
 	return err
 }
 
-// Preview says what a cron expression means, and the next times at which it is due after
+// Preview returns what a cron expression means, and the next times at which it is due after
 // a time; fewer than count when it is due no more often.
 func (s *Service) Preview(expression, timezone string, after time.Time, count int) (schedule.CronPreview, error) {
 	parsed, err := parseCron("query.cron", expression)

@@ -18,7 +18,7 @@ import (
 	"everloop/domain/schema"
 )
 
-// check refuses a task that cannot be carried out. With expiry its end is to be in the
+// check refuses a task that cannot be carried out. With expiry its end must be in the
 // future.
 func (s *Service) check(ctx context.Context, spec *schedule.TaskSpec, expiry bool) error {
 	if err := checkSpec(spec); err != nil {
@@ -218,7 +218,7 @@ func knownZone(name string) bool {
 	return err == nil
 }
 
-// systemZone is the name of this machine's time zone; UTC when it has none.
+// systemZone returns the name of this machine's time zone; UTC when it has none.
 func systemZone() string {
 	if name := strings.TrimPrefix(os.Getenv("TZ"), ":"); knownZone(name) {
 		return name

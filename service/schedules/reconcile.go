@@ -334,7 +334,7 @@ func (s *Service) lookForMissing(ctx context.Context, observe func(ctx context.C
 	}
 }
 
-// repeatStops stops the chats of cancelled runs that go on.
+// repeatStops stops the chats of cancelled runs that continue.
 func (s *Service) repeatStops(ctx context.Context) error {
 	runs, err := s.cfg.Store.CancelledRuns(ctx)
 	for _, run := range runs {

@@ -77,7 +77,7 @@ func (s *Service) findDue(ctx context.Context, in *schedule.RunStart) error {
 	return err
 }
 
-// Cancel stops a run whose workflow is cancelled. The run is over when its chat is.
+// Cancel stops a run whose workflow is cancelled. The run has ended when its chat is.
 func (s *Service) Cancel(ctx context.Context, runID string) error {
 	plan, err := s.cfg.Store.StopRun(ctx, runID)
 	if err == nil {
@@ -143,7 +143,7 @@ func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) er
 	return s.cfg.Store.EnsureSession(ctx, run.OwnerID, made)
 }
 
-// End writes the record of a run whose chat has ended, unless its outcome has to be
+// End writes the record of a run whose chat has ended, unless its outcome must be
 // checked before.
 func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, error) {
 	next, plan, err := s.cfg.Store.EndRun(ctx, runID)
@@ -156,7 +156,7 @@ func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, erro
 	return next, nil
 }
 
-// ToCheck gives a run whose outcome is to be checked; false: it is over.
+// ToCheck returns a run whose outcome must be checked; false: it has ended.
 func (s *Service) ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error) {
 	return s.cfg.Store.RunToCheck(ctx, runID)
 }

@@ -1,5 +1,5 @@
 // Package schedules answers for scheduled tasks: it checks and changes them, says when
-// they are due, and begins and ends their runs. Each task is a Temporal Schedule, and both may
+// they are due, and starts and ends their runs. Each task is a Temporal Schedule, and both may
 // be changed: a change of the API is written to the row, and from there to the Schedule; a change in
 // Temporal is taken over into the row when the Schedule has all changes of the API.
 package schedules
@@ -122,7 +122,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg, pushes: make(chan struct{}, maxPushes)}, nil
 }
 
-// Create makes a task. Its schedule in Temporal follows, now or when Temporal is there.
+// Create creates a task. Its schedule in Temporal follows, now or when Temporal is there.
 func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error) {
 	if err := s.check(ctx, &spec, true); err != nil {
 		return schedule.Task{}, err
@@ -236,7 +236,7 @@ func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bo
 	return task, err
 }
 
-// Delete removes a task and its records. Runs that work go on in their sessions.
+// Delete removes a task and its records. Runs that work continue in their sessions.
 func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
 	err := s.cfg.Store.DeleteScheduledTask(ctx, ownerID, id)
 	if err == nil {
@@ -273,7 +273,7 @@ func (s *Service) follow(ctx context.Context, plan schedule.TickPlan) {
 	}
 }
 
-// CancelRun stops a run for an administrator; with false it is over.
+// CancelRun stops a run for an administrator; with false it has ended.
 func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err error) {
 	open, plan, err := s.cfg.Store.CancelRun(ctx, runID)
 	if err == nil && open {
@@ -283,7 +283,7 @@ func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err e
 	return open, err
 }
 
-// FailRun ends a run as failed for an administrator, and lets the next one begin.
+// FailRun ends a run as failed for an administrator, and lets the next one start.
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
 	plan, err := s.cfg.Store.BlockRun(ctx, runID, code, message)
 	if err == nil {

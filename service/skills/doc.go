@@ -1,5 +1,5 @@
 // Package skills manages the skills of the agent: those that come with the service,
-// those that its operator put beside it, those that users install from the skill
+// those that its operator put next to it, those that users install from the skill
 // registry, and those in a session's workspace. It decides which of them a session
 // has and places their packages where the session's tools can read them. It must not
 // know transports, chats, or how skills are described to the model.

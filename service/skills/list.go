@@ -42,7 +42,7 @@ func byTheirNames(list []*entry) []*entry {
 	return list
 }
 
-// shown gives entries as lists show them, with what the registry recommends.
+// shown returns entries as lists show them, with what the registry recommends.
 func (s *Service) shown(ctx context.Context, list []*entry) []skill.Skill {
 	out := make([]skill.Skill, len(list))
 	for i, e := range list {
@@ -144,7 +144,7 @@ func (s *Service) Stats(ctx context.Context, session domain.Session) ([]skill.St
 	return s.Store.SkillStats(ctx, session.ID)
 }
 
-// Detail gives one skill by the id that lists show, by org/name or by its name:
+// Detail returns one skill by the id that lists show, by org/name or by its name:
 // one of the user's catalog, one in the workspace of a session that they may see,
 // or one of the registry.
 func (s *Service) Detail(ctx context.Context, user domain.User, id string) (skill.Detail, error) {

@@ -39,7 +39,7 @@ func (m *memo[K, V]) get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// read gives a remembered value, or reads it.
+// read returns a remembered value, or reads it.
 func (m *memo[K, V]) read(key K, read func() (V, error)) (V, error) {
 	m.mu.Lock()
 	forgets := m.forgets

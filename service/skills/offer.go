@@ -40,7 +40,7 @@ func (s *Service) Offer(ctx context.Context, session domain.Session) ([]skill.Of
 	return offers, errors.Join(opening, err)
 }
 
-// Offers says whether Offer gives anything: it does when something comes with the
+// Offers reports whether Offer gives anything: it does when something comes with the
 // service, which nothing that cannot be used hides.
 func (s *Service) Offers(ctx context.Context, session domain.Session) (bool, error) {
 	if len(s.builtin) > 0 {
@@ -52,7 +52,7 @@ func (s *Service) Offers(ctx context.Context, session domain.Session) (bool, err
 	return len(offers) > 0, err
 }
 
-// Load gives a skill's text, and places its package in the workspace. It notes
+// Load returns a skill's text, and places its package in the workspace. It notes
 // which version the session has read.
 func (s *Service) Load(ctx context.Context, session domain.Session, name string) (skill.Loaded, error) {
 	w, err := s.open(ctx, session)
@@ -111,7 +111,7 @@ func (s *Service) packOf(ctx context.Context, w *workspace.Workspace, e *entry) 
 	return p, dir, err
 }
 
-// note records what the session has read, and says whether it is another version
+// note records what the session has read, and reports whether it is another version
 // than it had read before, or than was installed.
 func (s *Service) note(ctx context.Context, sessionID domain.SessionID, e *entry, digest string) (changed bool, err error) {
 	before, err := s.Store.LoadedSkill(ctx, sessionID, e.Name, digest)

@@ -34,7 +34,7 @@ type partner struct {
 	entry *entry
 }
 
-// entries gives the packages by name; fresh looks at once.
+// entries returns the packages by name; fresh looks at once.
 func (p *partners) entries(ctx context.Context, fresh bool) []*entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // place writes a package to a directory of a workspace in place of what is
-// there: the new one is written beside it, and takes its name when it is whole.
+// there: the new one is written next to it, and takes its name when it is whole.
 // What a crash leaves of that is repaired at the next look (repair).
 func (s *Service) place(ctx context.Context, w *workspace.Workspace, dir string, p skillpack.Pack) (replaced bool, err error) {
 	lock := s.placing.of(w.HostPath() + "/" + dir)

@@ -64,7 +64,7 @@ func (s *Service) addReleases(ctx context.Context, list []skill.Skill) {
 	all.Wait()
 }
 
-// released gives the version that is recommended; empty when it is not known.
+// released returns the version that is recommended; empty when it is not known.
 func (s *Service) released(ctx context.Context, org, name string) string {
 	key := org + "/" + name
 	if known, ok := s.releases.get(key); ok {

@@ -42,8 +42,8 @@ func setAside(dir string) string {
 
 // repair removes or completes what a crash of place left in a directory of packages, of
 // which entries is the list: a package that was set aside and not replaced gets
-// its name back, and what else is left is removed. It says whether anything is
-// now called otherwise. A place that another process is at meanwhile tries again.
+// its name back, and what else is left is removed. It reports whether anything is
+// now called otherwise. A place that another process is at in the meantime tries again.
 func (s *Service) repair(ctx context.Context, w *workspace.Workspace, above string, entries []workspace.Info) (renamed bool) {
 	for _, left := range slices.Backward(entries) {
 		name := setAside(left.Name)

@@ -14,7 +14,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// A process may die between the two renames that put a package in the place of
+// A process may die between the two renames that put a package instead of
 // another, or before them; nothing that anybody had is lost by that.
 func TestACrashWhileAPackageIsReplaced(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func isPrimary(snapshot *skill.Snapshot, e *entry) bool {
 	return snapshot != nil && snapshot.Name == e.Name
 }
 
-// pinned gives the primary skill as the session keeps it.
+// pinned returns the primary skill as the session keeps it.
 func (s *Service) pinned(ctx context.Context, snapshot *skill.Snapshot) *entry {
 	source, _, _ := strings.Cut(snapshot.SkillID, ":")
 	e := s.kept(ctx, snapshot.SkillID, skill.Source(source), snapshot.Name, snapshot.Digest)

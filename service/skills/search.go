@@ -59,7 +59,7 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 	return hits[:min(len(hits), limit)], nil
 }
 
-// score says how well a skill fits the words, from 0 to 1: the mean over the
+// score returns how well a skill fits the words, from 0 to 1: the mean over the
 // words, of which a name counts more than a description.
 func score(words []string, name, description string) float64 {
 	name, description = strings.ToLower(name), strings.ToLower(description)

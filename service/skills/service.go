@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Dir        string // DATA_DIR/agent_env/skills
 	Workspaces *workspace.Store
-	// OneUser says that sessions have no users of their own on this machine.
+	// OneUser reports that sessions have no users of their own on this machine.
 	OneUser  bool
 	Store    *Store
 	Registry *skillregistry.Registries // nil: none is configured
@@ -67,7 +67,7 @@ func New(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// open gives a session's workspace.
+// open returns a session's workspace.
 func (s *Service) open(ctx context.Context, session domain.Session) (*workspace.Workspace, error) {
 	uid := session.SandboxUID
 	if s.OneUser {

@@ -392,7 +392,7 @@ func TestHostileWorkspaces(t *testing.T) {
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	// A file in the place of the directory.
+	// A file instead of the directory.
 	session = w.session("")
 	w.write(session, ".skills", "a file")
 	require.Equal(t, builtin, w.offered(session))

@@ -48,13 +48,17 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start is the service after a restart.
+// start returns the service after a restart.
 func (w *world) start(registryURL string) *skills.Service {
 	w.t.Helper()
 
 	logger := slog.New(slog.DiscardHandler)
 	s, err := skills.New(skills.Config{
-		Dir: w.dir, Workspaces: w.workspaces, Store: skills.NewStore(w.db.DB), Registry: skillregistry.NewRegistries(registryURL, nil), Logger: logger,
+		Dir:        w.dir,
+		Workspaces: w.workspaces,
+		Store:      skills.NewStore(w.db.DB),
+		Registry:   skillregistry.NewRegistries(registryURL, nil),
+		Logger:     logger,
 	})
 	require.NoError(w.t, err)
 
@@ -125,7 +129,7 @@ func (w *world) remove(session domain.Session, path string) {
 	require.NoError(w.t, files.Remove(w.t.Context(), path, true))
 }
 
-// operator puts a file beside the service's skills.
+// operator puts a file next to the service's skills.
 func (w *world) operator(path, content string) {
 	w.t.Helper()
 	path = filepath.Join(w.dir, path)

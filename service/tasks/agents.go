@@ -98,7 +98,7 @@ func (s *Service) repairAgent(ctx context.Context, agent contract.RunningAgent) 
 		if _, due := s.starts.Try(agent.Run.TaskID); due {
 			return s.cfg.Runs.StartAgent(ctx, agent.Run)
 		}
-	case state == domain.RunClosed || state == domain.RunUnknown: // one that was closed before it began is not tried again
+	case state == domain.RunClosed || state == domain.RunUnknown: // one that was closed before it started is not tried again
 		return s.cfg.Store.LoseAgent(ctx, agent.Run.LoopID, cause)
 	}
 

@@ -196,7 +196,7 @@ const (
 )
 
 // Repair repairs what crashes left: it starts tasks whose start was lost, and ends
-// tasks whose worker has been gone for long. It goes on after a task that fails.
+// tasks whose worker has been gone for long. It continues after a task that fails.
 // Running it anywhere, at any time, any number of times does no harm.
 func (s *Service) Repair(ctx context.Context) error {
 	return errors.Join(s.startUnclaimed(ctx), s.repairAgents(ctx), s.loseAbandoned(ctx))

@@ -174,7 +174,7 @@ func (s *Store) RecordAttempt(ctx context.Context, due webhook.DueDelivery, answ
 			SELECT failures, failing_since, clock_timestamp() FROM webhooks WHERE id = $1 FOR NO KEY UPDATE`, due.WebhookID).
 			Scan(&failures, &failing, &now)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // deleted meanwhile
+			return nil // deleted in the meantime
 		}
 
 		if err != nil {

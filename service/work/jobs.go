@@ -22,7 +22,7 @@ type Job struct {
 	Name  string
 	Every time.Duration
 	Run   func(ctx context.Context) error
-	// Local says that every process runs the job, for what is on its own disk or in
+	// Local reports that every process runs the job, for what is on its own disk or in
 	// its memory. Any other job is run by one process at a time.
 	Local bool
 	// Limit bounds one run; 0: ten minutes.
@@ -35,7 +35,7 @@ const defaultLimit = 10 * time.Minute
 // work ends when this process must not lead any longer; Lead returns when work does.
 type Lead func(ctx context.Context, name string, work func(ctx context.Context)) (led bool, err error)
 
-// Runner runs jobs, each in a goroutine of its own, so that one that fails or hangs
+// Runner runs jobs, each in its own goroutine, so that one that fails or hangs
 // holds up no other.
 type Runner struct {
 	name   string

@@ -40,7 +40,7 @@ type Kind struct {
 	// Terminable work fails when an operator terminated its workflow; other work continues in
 	// a new one.
 	Terminable bool
-	// Cleans says that a workflow is started after Fail: it stops what the work has started.
+	// Cleans reports that a workflow is started after Fail: it stops what the work has started.
 	Cleans bool
 }
 
@@ -54,7 +54,7 @@ func byName(kinds []Kind) map[string]Kind {
 	return named
 }
 
-// Chats are the chats of sessions. The Reconciler checks them.
+// Chats returns the chats of sessions. The Reconciler checks them.
 func Chats(runs temporal.Runs, session func(ctx context.Context, ownerID string, id domain.SessionID) (domain.SessionRun, error)) Kind {
 	return Kind{Name: operator.RunKindChat, Start: func(ctx context.Context, item Item) error {
 		run, err := session(ctx, "", domain.SessionID(item.ID))
@@ -94,7 +94,7 @@ func BackgroundTasks(ends TaskEnds) Kind {
 	}
 }
 
-// Compactions are the compactions that clients have requested.
+// Compactions returns the compactions that clients have requested.
 func Compactions(store *Store, runs temporal.Runs) Kind {
 	fail := func(ctx context.Context, item Item, reason string) error {
 		return store.endCompaction(ctx, item.ID, reason)
@@ -116,7 +116,7 @@ func Compactions(store *Store, runs temporal.Runs) Kind {
 	}
 }
 
-// Replays are the playbacks of replay sessions. Their service repairs them.
+// Replays returns the playbacks of replay sessions. Their service repairs them.
 func Replays(runs temporal.Runs) Kind {
 	return Kind{Name: operator.RunKindReplay, Start: func(ctx context.Context, item Item) error {
 		return runs.StartReplay(ctx, domain.SessionID(item.ID), item.OwnerID)
@@ -153,14 +153,14 @@ func Imports(runs temporal.Runs, abort func(ctx context.Context, id domain.Sessi
 	}
 }
 
-// DeletedSessions are the removals of deleted sessions, which are never given up.
+// DeletedSessions returns the removals of deleted sessions, which are never given up.
 func DeletedSessions(runs temporal.Runs) Kind {
 	return Kind{Name: operator.RunKindDeletion, Checked: true, Start: func(ctx context.Context, item Item) error {
 		return runs.StartDeletion(ctx, domain.DeletedSession{SessionID: domain.SessionID(item.ID), OwnerID: item.OwnerID})
 	}}
 }
 
-// ArchivedEvents are the archives of the events of ended chats. Their service repairs them.
+// ArchivedEvents returns the archives of the events of ended chats. Their service repairs them.
 func ArchivedEvents(runs temporal.Runs) Kind {
 	return Kind{Name: operator.RunKindArchive, Start: func(ctx context.Context, _ Item) error { return runs.StartArchive(ctx) }}
 }
@@ -188,17 +188,17 @@ func (u UnattendedRuns) kind(name string, start func(ctx context.Context, item I
 	}
 }
 
-// ScheduledRuns are the runs of scheduled tasks.
+// ScheduledRuns returns the runs of scheduled tasks.
 func ScheduledRuns(runs temporal.Runs, of UnattendedRuns) Kind {
 	return of.kind(operator.RunKindSchedule, func(ctx context.Context, item Item) error { return runs.ResumeScheduledRun(ctx, item.ID) })
 }
 
-// AgentRuns are the runs of agents on issues.
+// AgentRuns returns the runs of agents on issues.
 func AgentRuns(runs temporal.Runs, of UnattendedRuns) Kind {
 	return of.kind(operator.RunKindIssue, func(ctx context.Context, item Item) error { return runs.ResumeIssueRun(ctx, item.ID) })
 }
 
-// DAGRuns are the runs of DAGs. Their workflows decide; a run whose workflow was terminated
+// DAGRuns returns the runs of DAGs. Their workflows decide; a run whose workflow was terminated
 // fails, and a new one stops the work of its nodes.
 func DAGRuns(runs *dagruns.Service) Kind {
 	start := func(ctx context.Context, item Item) error {

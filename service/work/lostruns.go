@@ -9,7 +9,7 @@ import (
 	"everloop/internal/retry"
 )
 
-// maxRestarts is how often a chat goes on in a new run without making progress
+// maxRestarts is how often a chat continues in a new run without making progress
 // before it fails.
 const maxRestarts = 3
 
@@ -21,7 +21,7 @@ const plainEndAfter = 3
 const endTimeout = 30 * time.Second
 
 // CheckRuns compares each chat that should run and shows no progress with its
-// session's run. A chat whose run is unknown to Temporal, closed or stuck goes on from
+// session's run. A chat whose run is unknown to Temporal, closed or stuck continues from
 // the database in a new one; one that was restarted three times without making
 // progress fails as run_lost.
 func (r *Reconciler) CheckRuns(ctx context.Context) error {
@@ -63,7 +63,7 @@ func confirmed(suspects *retry.Pauses, look domain.RunLook) bool {
 func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look domain.RunLook) error {
 	restart, err := r.store.CountRestart(ctx, chat.ChatID, look.RunID)
 	if err != nil || !restart.Running {
-		return err // it has ended meanwhile
+		return err // it has ended in the meantime
 	}
 
 	if restart.Counted {

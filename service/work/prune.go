@@ -25,7 +25,7 @@ type Retention struct {
 	Batch int
 }
 
-// Kept is a retention that removes rows older than age; with an age of 0 or less it keeps
+// Kept returns a retention that removes rows older than age; with an age of 0 or less it keeps
 // them all.
 func Kept(of string, age time.Duration, prune func(ctx context.Context, age time.Duration, limit int) (int64, error)) Retention {
 	return Retention{Of: of, Prune: func(ctx context.Context, limit int) (int64, error) {

@@ -89,7 +89,7 @@ func NewReconciler(cfg ReconcilerConfig) *Reconciler {
 
 // WakeSessions wakes the sessions in which a message or an answer waits and no run
 // takes it up. A session that still waits is woken again after a doubling pause; when
-// its run is stuck, the run is terminated first and a new one goes on from the
+// its run is stuck, the run is terminated first and a new one continues from the
 // database.
 func (r *Reconciler) WakeSessions(ctx context.Context) error {
 	return r.stalledSessions.each(ctx, maxConcurrent, func(ctx context.Context, sessionID domain.SessionID) error {
@@ -110,7 +110,7 @@ func (r *Reconciler) WakeSessions(ctx context.Context) error {
 	})
 }
 
-// terminateStuck closes the session's run if it cannot go on.
+// terminateStuck closes the session's run if it cannot continue.
 func (r *Reconciler) terminateStuck(ctx context.Context, sessionID domain.SessionID) error {
 	look, err := r.runs.LookAtSession(ctx, sessionID)
 	if err != nil || look.State != domain.RunStuck || !confirmed(r.suspects, look) {

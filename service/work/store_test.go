@@ -112,7 +112,7 @@ func TestStore_Jobs(t *testing.T) {
 	require.Equal(t, operator.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
 }
 
-// The owner of an issue run is written when the run begins; its workflow starts before.
+// The owner of an issue run is written when the run starts; its workflow starts before.
 func TestStore_OwnerOfWork(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))

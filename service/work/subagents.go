@@ -8,7 +8,7 @@ import (
 
 // CheckSubAgents looks at the runs of sub-agents that should be at work and show no
 // progress, and terminates those that are stuck: the run that waits for one sees its end
-// and goes on without it. A run that is closed or unknown is left alone: what it belongs
+// and continues without it. A run that is closed or unknown is left alone: what it belongs
 // to notices that.
 func (r *Reconciler) CheckSubAgents(ctx context.Context) error {
 	return r.subAgents.each(ctx, maxConcurrent, func(ctx context.Context, agent domain.OpenSubAgent) error {

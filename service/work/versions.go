@@ -15,7 +15,7 @@ type Deployment interface {
 	Look(ctx context.Context) (domain.WorkerDeployment, error)
 	// Promote makes a build the current one; empty: workers without a version.
 	Promote(ctx context.Context, buildID string) error
-	// MoveRuns lets runs that are pinned to a build go on with the current one: all,
+	// MoveRuns lets runs that are pinned to a build continue with the current one: all,
 	// or those that wait for input. It returns how many.
 	MoveRuns(ctx context.Context, buildID string, waiting bool) (int, error)
 }
@@ -66,7 +66,7 @@ func NewVersions(cfg VersionsConfig) (*Versions, error) {
 // How long a build must have been seen without workers before another one replaces it,
 // and before its runs are moved. After a restart of Temporal each build has none for
 // some seconds: a build that was replaced by mistake would change who gets new chats,
-// while a run that was moved by mistake goes on just as well.
+// while a run that was moved by mistake continues just as well.
 const (
 	replacedAfter = time.Minute
 	movedAfter    = 10 * time.Second
@@ -98,7 +98,7 @@ const (
 )
 
 // Join makes the build current, if that is due, as soon as Temporal knows it. It
-// returns when that is settled, after a minute, or when ctx ends; Follow goes on.
+// returns when that is settled, after a minute, or when ctx ends; Follow continues.
 func (v *Versions) Join(ctx context.Context) {
 	if v.cfg.BuildID == "" {
 		return
@@ -131,7 +131,7 @@ func (v *Versions) Follow(ctx context.Context) error {
 	return err
 }
 
-// follow also says whether Temporal knows the build.
+// follow also reports whether Temporal knows the build.
 func (v *Versions) follow(ctx context.Context) (joined bool, err error) {
 	deployment, err := v.cfg.Deployment.Look(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (v *Versions) report(status domain.WorkerVersionStatus) {
 	v.cfg.Report(status)
 }
 
-// MoveRuns lets runs go on with the current build that would hold up a replaced one:
+// MoveRuns lets runs continue with the current build that would hold up a replaced one:
 // those that wait for input, and all of a build that has no workers any more.
 func (v *Versions) MoveRuns(ctx context.Context) error {
 	deployment, err := v.cfg.Deployment.Look(ctx)

@@ -11,7 +11,7 @@ import (
 const pageSize = 200
 
 // walk goes through a list of the database by its keys, so that an item that keeps
-// failing keeps no other from its turn. A walk that is interrupted goes on where it
+// failing keeps no other from its turn. A walk that is interrupted continues where it
 // was, and so does one behind a walk that did as much as it may. One goroutine uses it.
 type walk[T any] struct {
 	list  func(ctx context.Context, after string, limit int) ([]T, error)
@@ -21,7 +21,7 @@ type walk[T any] struct {
 }
 
 // each does something with every item from where the last walk was interrupted to the
-// end of the list, with a number of items at once. It goes on after an item that
+// end of the list, with a number of items at once. It continues after an item that
 // fails.
 func (w *walk[T]) each(ctx context.Context, maxConcurrent int, do func(ctx context.Context, item T) error) error {
 	var faults faults
@@ -118,5 +118,5 @@ func (f *faults) joined() error {
 	return errors.Join(f.first...)
 }
 
-// itself is the key of an id.
+// itself returns the key of an id.
 func itself(id string) string { return id }

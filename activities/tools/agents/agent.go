@@ -42,7 +42,7 @@ func ParseAgent(arguments json.RawMessage) (AgentArguments, error) {
 
 type agent struct{ background tools.Background }
 
-// NewAgent makes the tool. A sub-agent is no work for a tools' worker: the run of
+// NewAgent returns a new tool. A sub-agent is no work for a tools' worker: the run of
 // the chat carries it out. Only one in the background is started by Run.
 func NewAgent(d tools.Deps) tools.Tool {
 	a := agent{d.Background}
@@ -74,7 +74,7 @@ func NewAgent(d tools.Deps) tools.Tool {
 	}
 }
 
-// start begins a sub-agent in the background.
+// start starts a sub-agent in the background.
 func (a agent) start(ctx context.Context, c *tools.Call) (tools.Result, error) {
 	in, err := ParseAgent(c.Arguments)
 	if err != nil {

@@ -55,7 +55,7 @@ const (
 	agentFilesKept = 1000
 )
 
-// NewAgents makes the provider. Background may be nil: then nothing is started
+// NewAgents returns a new provider. Background may be nil: then nothing is started
 // in the background.
 func NewAgents(d tools.Deps) (*Agents, error) {
 	tool, err := tools.Prepare(NewAgent(d))
@@ -84,7 +84,7 @@ func (a *Agents) Outline(_ context.Context, s tools.Scope) []tools.Tool {
 	return []tools.Tool{a.tool}
 }
 
-// withholds says that a loop gets no Agent tool of this provider.
+// withholds reports that a loop gets no Agent tool of this provider.
 func (a *Agents) withholds(s tools.Scope) bool {
 	return s.Mode == domain.ModePlanning || s.Only != nil && !slices.Contains(s.Only, Agent)
 }
@@ -162,7 +162,7 @@ func (a *Agents) inWorkspace(ctx context.Context, session domain.Session) agentF
 	return found
 }
 
-// listed is the list of types for the model, with the files that are not valid.
+// listed returns the list of types for the model, with the files that are not valid.
 func listed(types []domain.AgentType, problems []string) string {
 	var text strings.Builder
 	text.WriteString("\n\nTypes of sub-agents:\n")

@@ -271,7 +271,7 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *tools
 	return tools.Result{Output: strings.TrimSpace(out.String())}, nil
 }
 
-// editRefused says why nothing was changed.
+// editRefused returns why nothing was changed.
 func editRefused(kind domain.DocumentKind, err error) (tools.Result, error) {
 	e := domain.AsError(err)
 	text := documentNames[kind].text

@@ -222,7 +222,7 @@ func (full) Run(context.Context, tools.Command) (tools.Exit, error) {
 	return tools.Exit{}, domain.Newf(domain.RateLimited, "too_many_commands", "the command did not run: too many run")
 }
 
-// The result says that a command did not run, and no fault is reported.
+// The result reports that a command did not run, and no fault is reported.
 func TestBash_tooManyCommands(t *testing.T) {
 	t.Parallel()
 	result, err := newBench(t, full{}).Call(t.Context(), "Bash", toolstest.Args{"command": "true"})

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(toolstest.RunTests(m)) }
 
-// newBench is a session with all tools.
+// newBench returns a session with all tools.
 func newBench(t testing.TB, box tools.Sandbox, limits ...tools.Limits) *toolstest.Bench {
 	t.Helper()
 

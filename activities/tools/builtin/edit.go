@@ -176,7 +176,7 @@ func splitLineEnds(text string) lineEnds {
 func (l lineEnds) windows() bool { return len(l.removed) > 0 }
 
 // offset returns the place in the text of a place in its Unix form. A line end belongs to
-// what begins with it.
+// what starts with it.
 func (l lineEnds) offset(at int) int {
 	before, _ := slices.BinarySearch(l.removed, at)
 	return at + before

@@ -66,7 +66,7 @@ func (r *lineReader) next() (string, error) {
 	}
 }
 
-// nextWrapped gives the next piece of at most most characters.
+// nextWrapped returns the next piece of at most most characters.
 func (r *lineReader) nextWrapped() (string, error) {
 	var piece []byte
 

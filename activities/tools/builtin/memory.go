@@ -186,7 +186,7 @@ func (m MemoryTool) search(ctx context.Context, owner, query string) (string, er
 	return out.String(), nil
 }
 
-// replaced is the memory that a new one takes the place of; 0: none.
+// replaced returns the memory that a new one takes the place of; 0: none.
 func replaced(in memoryArguments) int64 {
 	if in.Action != "supersede" {
 		return 0

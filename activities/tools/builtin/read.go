@@ -113,7 +113,7 @@ func (t inTime) Read(p []byte) (int, error) {
 	return t.ReadSeeker.Read(p)
 }
 
-// binary gives the media type of content that is not text; empty for text.
+// binary returns the media type of content that is not text; empty for text.
 func binary(start []byte) string {
 	kind, _, _ := strings.Cut(http.DetectContentType(start), ";")
 	switch {
@@ -146,7 +146,7 @@ func describeBinary(file io.ReadSeeker, info tools.FileInfo, path, kind string) 
 	}, nil
 }
 
-// page gives numbered lines until the limit of lines or of characters.
+// page returns numbered lines until the limit of lines or of characters.
 func (r read) page(file io.Reader, size int64, path string, in readArguments) (tools.Result, error) {
 	offset, limit := max(int(in.Offset), 1), defaultReadLines
 	if in.Limit > 0 {

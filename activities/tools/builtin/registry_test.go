@@ -34,7 +34,7 @@ func namesOf(set *tools.Toolset) []string {
 	return names
 }
 
-// allTools are the tools of both modes.
+// allTools returns the tools of both modes.
 func allTools(b *toolstest.Bench) []tools.Tool {
 	var all []tools.Tool
 

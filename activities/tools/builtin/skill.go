@@ -38,7 +38,7 @@ type Skills interface {
 	// asked at each step and is quick. An error comes with what could be found all
 	// the same.
 	Offer(ctx context.Context, session domain.Session) ([]skill.Offer, error)
-	// Offers says whether Offer gives anything.
+	// Offers reports whether Offer gives anything.
 	Offers(ctx context.Context, session domain.Session) (bool, error)
 	// Load reads a skill and places its package in the workspace.
 	Load(ctx context.Context, session domain.Session, name string) (skill.Loaded, error)
@@ -172,7 +172,7 @@ func skillList(offers []skill.Offer) string {
 	return list.String()
 }
 
-// skillParameters is the schema of the arguments, with the names that there are
+// skillParameters returns the schema of the arguments, with the names that there are
 // unless they are very many.
 func skillParameters(offers []skill.Offer) (json.RawMessage, error) {
 	name := map[string]any{"type": "string", "minLength": 1, "maxLength": 64, "description": "The skill to load"}
@@ -294,7 +294,7 @@ func listFiles(out *strings.Builder, files []skill.File) {
 	fmt.Fprintf(out, "Files beside SKILL.md: %s%s.\n", strings.Join(names, ", "), more)
 }
 
-// plainArguments gives a text as it is, and anything else as JSON.
+// plainArguments returns a text as it is, and anything else as JSON.
 func plainArguments(raw json.RawMessage) string {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return ""

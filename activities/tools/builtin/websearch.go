@@ -151,7 +151,7 @@ func orUntitled(title string) string {
 	return title
 }
 
-// wanted says whether a result is a web page that the lists let through.
+// wanted reports whether a result is a web page that the lists let through.
 func wanted(address string, in webSearchArguments) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {

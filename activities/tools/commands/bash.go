@@ -41,7 +41,7 @@ type bash struct {
 	limits     tools.Limits
 }
 
-// NewBash makes the tool Bash.
+// NewBash returns a new tool Bash.
 func NewBash(d tools.Deps) tools.Tool {
 	b := bash{d.Sandbox, d.Workspaces, d.Background, d.Limits}
 	normally, most := d.Limits.BashTimeout.Milliseconds(), d.Limits.BashMost.Milliseconds()
@@ -130,7 +130,7 @@ func (b bash) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
 	}
 }
 
-// openOutput begins the file of a long output. The file outlives its opener.
+// openOutput starts the file of a long output. The file outlives its opener.
 func (b bash) openOutput(ctx context.Context, s tools.SessionView, path string) (io.WriteCloser, error) {
 	files, err := b.workspaces.Open(context.WithoutCancel(ctx), s)
 	if err != nil {
@@ -172,7 +172,7 @@ func commandResult(out *output, path string, exit tools.Exit) tools.Result {
 	return result
 }
 
-// start begins a background task.
+// start starts a background task.
 func (b bash) start(ctx context.Context, c *tools.Call, in bashArguments) (tools.Result, error) {
 	if b.background == nil {
 		return *tools.Failed("Background tasks are not available here. Run the command without run_in_background."), nil

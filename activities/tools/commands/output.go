@@ -92,7 +92,7 @@ func (o *output) take(text []byte) {
 	}
 }
 
-// spill begins the file and splits what memory holds in head and tail.
+// spill starts the file and splits what memory holds in head and tail.
 func (o *output) spill() {
 	o.file, o.fileErr = o.save()
 	o.store(o.head)
@@ -173,7 +173,7 @@ func separated(output []byte) string {
 	return "\n\n"
 }
 
-// wholeRunes gives how much of data ends at the end of a character: bytes at
+// wholeRunes returns how much of data ends at the end of a character: bytes at
 // the end that may yet become one are left out.
 func wholeRunes(data []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(data); i++ {

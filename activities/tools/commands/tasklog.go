@@ -47,10 +47,10 @@ type taskStream struct {
 	log   *TaskLog
 	mark  string
 	line  []byte
-	since time.Time // when the line that has no end began
+	since time.Time // when the line that has no end started
 }
 
-// NewTaskLog begins to write a log to an open file, which it closes. full is
+// NewTaskLog starts to write a log to an open file, which it closes. full is
 // called when the log has reached limit bytes; nothing is kept from then on.
 func NewTaskLog(to io.WriteCloser, limit int64, full func()) *TaskLog {
 	l := &TaskLog{to: to, limit: limit, full: full, stop: make(chan struct{})}
@@ -60,10 +60,10 @@ func NewTaskLog(to io.WriteCloser, limit int64, full func()) *TaskLog {
 	return l
 }
 
-// Stdout is where the task's standard output goes.
+// Stdout returns where the task's standard output goes.
 func (l *TaskLog) Stdout() io.Writer { return &l.streams[0] }
 
-// Stderr is where the task's standard error goes.
+// Stderr returns where the task's standard error goes.
 func (l *TaskLog) Stderr() io.Writer { return &l.streams[1] }
 
 // Written gives the bytes of the log so far, and when the task last wrote; the
@@ -75,7 +75,7 @@ func (l *TaskLog) Written() (int64, time.Time) {
 	return l.written, l.last
 }
 
-// Close writes what is left. An error says that part of the log is missing.
+// Close writes what is left. An error reports that part of the log is missing.
 func (l *TaskLog) Close() error {
 	close(l.stop)
 	l.stopped.Wait()

@@ -55,7 +55,7 @@ func ReadTaskLog(ctx context.Context, log io.ReadSeeker, tail int) (domain.TaskO
 	return out, nil
 }
 
-// shortened says that a file ended before the place where it ended a moment ago.
+// shortened reports that a file ended before the place where it ended a moment ago.
 func shortened(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
@@ -104,7 +104,7 @@ func countLog(ctx context.Context, log io.ReadSeeker, out *domain.TaskOutput) er
 	return nil
 }
 
-// tailStart finds where the last lines of a log begin, which ends at end: at most
+// tailStart finds where the last lines of a log start, which ends at end: at most
 // tail lines, and at most maxTaskTail bytes.
 func tailStart(ctx context.Context, log io.ReadSeeker, end int64, tail int) (int64, error) {
 	floor := max(0, end-maxTaskTail)

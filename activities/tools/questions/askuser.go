@@ -49,7 +49,7 @@ func openQuestions(s *jsonschema.Schema) {
 	s.Properties["source_loop"] = &jsonschema.Schema{Type: "object", Description: "Set by the service for sub-agents"}
 }
 
-// NewAskUserQuestion makes the tool AskUserQuestion.
+// NewAskUserQuestion returns a new tool AskUserQuestion.
 func NewAskUserQuestion() tools.Tool {
 	return tools.Tool{
 		Name:        tools.AskUserQuestion,

@@ -27,7 +27,7 @@ type policyChoice struct {
 	Custom   string   `json:"custom"`
 }
 
-// PolicyAnswer is what is recorded of a question whose time is over: its default policy
+// PolicyAnswer returns what is recorded of a question whose time has ended: its default policy
 // answers, on record. A permission request is denied.
 func PolicyAnswer(q domain.Question, given string) (json.RawMessage, error) {
 	asked, err := ParseQuestions(q.Questions)

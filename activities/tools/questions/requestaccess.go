@@ -25,7 +25,7 @@ type accessArguments struct {
 
 type requestAccess struct{ policies tools.NetworkPolicies }
 
-// NewRequestAccess makes the tool. A call is put to the user before it is run: that
+// NewRequestAccess returns a new tool. A call is put to the user before it is run: that
 // it runs at all means that they allowed it.
 func NewRequestAccess(d tools.Deps) tools.Tool {
 	return tools.Tool{

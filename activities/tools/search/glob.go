@@ -36,7 +36,7 @@ type glob struct {
 	maxResult int // characters
 }
 
-// NewGlob makes the tool Glob.
+// NewGlob returns a new tool Glob.
 func NewGlob(d tools.Deps) tools.Tool {
 	g := glob{d.Limits.Result}
 

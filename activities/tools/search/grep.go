@@ -59,7 +59,7 @@ type grep struct {
 	missing *atomic.Bool // whether the sandbox lacks ripgrep: stored by the first search
 }
 
-// NewGrep makes the tool Grep.
+// NewGrep returns a new tool Grep.
 func NewGrep(d tools.Deps) tools.Tool {
 	g := grep{d.Sandbox, new(atomic.Bool)}
 

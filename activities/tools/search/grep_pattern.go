@@ -131,7 +131,7 @@ func goClass(letter byte, inClass bool) string {
 }
 
 // nameFilter chooses files by a glob as ripgrep takes it: one without a slash is
-// matched against the name, at any depth; one that begins with ! leaves files
+// matched against the name, at any depth; one that starts with ! leaves files
 // and whole directories out.
 type nameFilter struct {
 	source string // "" chooses every file

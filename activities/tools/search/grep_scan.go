@@ -143,7 +143,7 @@ func (g scan) matchedLines(ctx context.Context, data []byte) (lineSet, error) {
 
 // coveredLines adds the lines that the matches of the whole text lie on.
 func coveredLines(form *regexp.Regexp, data []byte, matched *lineSet) {
-	line, start := 0, 0 // the line that the search has come to, and where it begins
+	line, start := 0, 0 // the line that the search has come to, and where it starts
 	after := func(start int) int {
 		if end := bytes.IndexByte(data[start:], '\n'); end >= 0 {
 			return start + end + 1

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(toolstest.RunTests(m)) }
 
-// newBench is a session with Glob and Grep.
+// newBench returns a session with Glob and Grep.
 func newBench(t testing.TB, box tools.Sandbox) *toolstest.Bench {
 	t.Helper()
 

@@ -74,7 +74,7 @@ func (c confined) Run(ctx context.Context, command tools.Command) (tools.Exit, e
 	}
 }
 
-// RealSandbox is the sandbox that all tests of a package share. Where the machine has
+// RealSandbox returns the sandbox that all tests of a package share. Where the machine has
 // none, the test is skipped, and fails in CI.
 func RealSandbox(t testing.TB) tools.Sandbox {
 	t.Helper()
@@ -370,7 +370,7 @@ type Bench struct {
 	mu       sync.Mutex
 }
 
-// NewBench makes a session whose tools are those of build.
+// NewBench returns a new session whose tools are those of build.
 func NewBench(t testing.TB, box tools.Sandbox, build func(tools.Deps) (*tools.Registry, error), limits ...tools.Limits) *Bench {
 	t.Helper()
 	dir := t.TempDir()

@@ -206,7 +206,7 @@ func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id stri
 	return pg.Fault("remove tool server", err)
 }
 
-// SessionMCPServers gives the tool servers that count for a session, disabled
+// SessionMCPServers returns the tool servers that count for a session, disabled
 // ones included: they take the place of others with their name.
 func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
@@ -238,7 +238,7 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionI
 	return toolserver.Effective(servers, owner), nil
 }
 
-// MCPConnections gives the last known states of a session's connections.
+// MCPConnections returns the last known states of a session's connections.
 func (c *Store) MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT session_id, name, fingerprint, status, error, tools, updated_at

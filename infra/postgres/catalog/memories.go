@@ -152,7 +152,7 @@ func (c *Store) SetMemoryDisabled(ctx context.Context, userID string, id int64, 
 	return oneMemory(rows, id, "disable memory")
 }
 
-// DeleteMemory removes a memory for good.
+// DeleteMemory removes a memory permanently.
 func (c *Store) DeleteMemory(ctx context.Context, userID string, id int64) error {
 	n, err := c.ChangeMemories(ctx, userID, "delete", []int64{id})
 	if err == nil && n == 0 {
@@ -218,7 +218,7 @@ func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]
 	return recalled, pg.Fault("recall memories", err)
 }
 
-// SessionMemories gives what was remembered in a session, for its owner, at most
+// SessionMemories returns what was remembered in a session, for its owner, at most
 // ten thousand.
 func (c *Store) SessionMemories(ctx context.Context, ownerID string, sessionID domain.SessionID) ([]domain.Memory, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
@@ -232,7 +232,7 @@ func (c *Store) SessionMemories(ctx context.Context, ownerID string, sessionID d
 	return list, nil
 }
 
-// first gives the first n bytes of a text, cut between characters.
+// first returns the first n bytes of a text, cut between characters.
 func first(s string, n int) string {
 	if len(s) <= n {
 		return s

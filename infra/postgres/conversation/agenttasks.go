@@ -21,7 +21,7 @@ func scanAgentRun(row pgx.CollectableRow) (run contract.AgentRun, err error) {
 	return run, row.Scan(&in.SessionID, &in.ChatID, &in.LoopID, &in.MaxSteps, &in.Seconds, &in.TaskID, &run.OwnerID)
 }
 
-// AgentRun gives what is needed to start the run of a sub-agent that was
+// AgentRun returns what is needed to start the run of a sub-agent that was
 // reserved to work in the background.
 func (db *Base) AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error) {
 	rows, _ := db.Pool.Query(ctx, agentRun+` WHERE l.id = $1 AND l.background`, loopID)
@@ -34,7 +34,7 @@ func (db *Base) AgentRun(ctx context.Context, loopID string) (contract.AgentRun,
 	return run, pg.Fault("read sub-agent", err)
 }
 
-// RunningAgents gives the background sub-agents whose tasks have run for longer than age,
+// RunningAgents returns the background sub-agents whose tasks have run for longer than age,
 // at most limit, in the order of their tasks' ids and after one.
 func (db *Base) RunningAgents(ctx context.Context, age time.Duration, after string, limit int) ([]contract.RunningAgent, error) {
 	rows, _ := db.Pool.Query(ctx, `

@@ -7,7 +7,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// ImageBytes gives how many bytes the images of a session's tool results have together.
+// ImageBytes returns how many bytes the images of a session's tool results have together.
 func (db *Base) ImageBytes(ctx context.Context, sessionID domain.SessionID) (bytes int64, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT coalesce(sum((i->>'bytes')::bigint), 0)

@@ -29,7 +29,7 @@ func (s *Store) BeginChat(ctx context.Context, in contract.BeginChatIn) (contrac
 		out = contract.BeginChatOut{}
 		session, err := sessions.Lock(ctx, tx, in.SessionID, "")
 		if domain.HasCode(err, domain.CodeSessionNotFound) {
-			return nil // deleted meanwhile: there is nothing to run
+			return nil // deleted in the meantime: there is nothing to run
 		}
 
 		if err != nil {
@@ -80,9 +80,9 @@ func runningInitTask(ctx context.Context, tx pgx.Tx, session sessions.Locked) (s
 	return id, err
 }
 
-// openChat gives the session's running or parked chat to the run that asks.
+// openChat returns the session's running or parked chat to the run that asks.
 // Only one run of a session is open at a time, so the run that had the chat before
-// is gone; wakes of chats that have ended meanwhile were for it. When that run was
+// is gone; wakes of chats that have ended in the meantime were for it. When that run was
 // lost, chat:start comes again with resumed: true.
 func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
@@ -117,7 +117,7 @@ func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 	return out, loseForks(ctx, tx, out.ChatID)
 }
 
-// takeNext claims the first message of the queue. Its content goes on in the
+// takeNext claims the first message of the queue. Its content continues in the
 // conversation; the row stays, so that the same client_message_id is known again.
 func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
@@ -265,7 +265,7 @@ type lockedChat struct {
 	Waiter        string           `db:"waiter"` // the workflow that waits for the end; empty: none
 }
 
-// usage is what all model calls of the chat have used.
+// usage returns what all model calls of the chat have used.
 func (c lockedChat) usage() domain.Usage {
 	return domain.Usage{
 		InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, CacheReadTokens: c.CacheRead, CacheWriteTokens: c.CacheWrite,

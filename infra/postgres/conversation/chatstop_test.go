@@ -88,7 +88,7 @@ func TestStore_RequestChatStop(t *testing.T) {
 	}
 }
 
-// A message that was to join a chat which is stopped in the queue gets a chat of its own.
+// A message that was to join a chat which is stopped in the queue gets its own chat.
 func TestStore_RequestChatStop_keepsWhatWasToJoin(t *testing.T) {
 	t.Parallel()
 

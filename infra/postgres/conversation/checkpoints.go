@@ -17,7 +17,7 @@ const CaptureDue = `
 		SELECT 1 FROM tool_calls o WHERE o.entry_id = k.turn_id
 		AND    (o.status = 'pending' OR o.status = 'awaiting_answer' AND o.tool_name <> 'AskUserQuestion') LIMIT 1) IS NULL)`
 
-// captureDueIn says whether files of a session are to be captured before any
+// captureDueIn reports whether files of a session must be captured before any
 // more of them may change.
 func captureDueIn(session string) string {
 	return `EXISTS (SELECT 1 FROM checkpoints k WHERE k.session_id = ` + session + ` AND ` + CaptureDue + `)`

@@ -180,7 +180,7 @@ const endFaults = `,
 		UPDATE loops SET model_faults = 0, model_faults_paid = 0, model_faults_since = NULL, model_retry_at = NULL
 		FROM   changed WHERE id = @loop)`
 
-// writesFiles reports whether files are to be captured after the turn's calls. What
+// writesFiles reports whether files must be captured after the turn's calls. What
 // sub-agents do is part of the turn that called them.
 func writesFiles(turn domain.ClosingTurn) bool {
 	for _, call := range turn.Calls {
@@ -199,7 +199,7 @@ const addToolBatch = `,
 		SELECT @checkpoint, @session, branch_id, entry_id, @chat, 'tool_batch', sequence FROM changed)`
 
 // addCalls adds the turn's calls to the ledger. Those with a claimant are running if
-// work for their loop may begin.
+// work for their loop may start.
 const addCalls = `,
 	alive AS (
 		SELECT s.deleted_at IS NULL AND ` + Alive + ` AS ok
@@ -373,7 +373,7 @@ func (c *closing) fields() []any {
 	)
 }
 
-// claimed are the calls that are running now.
+// claimed returns the calls that are running now.
 func (c *closing) claimed() []domain.LedgerCall {
 	if !c.alive {
 		return nil
@@ -426,7 +426,7 @@ func emitUnpublished(events *pg.Events, deltas []domain.UnpublishedDelta) {
 	}
 }
 
-// ledgerEntry is how a call enters the ledger: to be run, put to the user, or
+// ledgerEntry returns how a call enters the ledger: to be run, put to the user, or
 // settled already.
 func ledgerEntry(call domain.PlannedCall) (status domain.ToolCallStatus, phase, result string) {
 	switch {

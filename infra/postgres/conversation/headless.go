@@ -10,7 +10,7 @@ import (
 	"everloop/domain/schema"
 )
 
-// headlessEnd is the end of a headless chat that would complete. An answer that
+// headlessEnd returns the end of a headless chat that would complete. An answer that
 // was to be JSON and cannot be read as such ends it as a mismatch, with the text
 // as it is: a step that fails for it would fail on each try.
 func headlessEnd(ctx context.Context, tx pgx.Tx, chat lockedChat) (ending, error) {
@@ -40,7 +40,7 @@ func headlessEnd(ctx context.Context, tx pgx.Tx, chat lockedChat) (ending, error
 	return end, nil
 }
 
-// lastAnswer is the text of the last completed turn of a chat's main loop.
+// lastAnswer returns the text of the last completed turn of a chat's main loop.
 func lastAnswer(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (string, error) {
 	var blocks []domain.Block
 

@@ -11,12 +11,12 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// IdleSubAgents gives the sub-agents that should be at work and have shown no sign of it
+// IdleSubAgents returns the sub-agents that should be at work and have shown no sign of it
 // for longer than age, at most limit of them, in the order of their chats and ids and
 // after the one with the given key. Those that only an answer can move are left out: they
 // have an open question, or a sub-agent of theirs waits.
 //
-// A sign is what a sub-agent writes anyway: its newest turn began or ended, or the lease
+// A sign is what a sub-agent writes anyway: its newest turn started or ended, or the lease
 // of a running call was renewed.
 func (db *Base) IdleSubAgents(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenSubAgent, error) {
 	chat, loop, _ := strings.Cut(after, "/")

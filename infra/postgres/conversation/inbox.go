@@ -165,7 +165,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 	return out, err
 }
 
-// currentChat is the chat that runs or is about to; "" when there is none.
+// currentChat returns the chat that runs or is about to; "" when there is none.
 func currentChat(ctx context.Context, tx pgx.Tx, session sessions.Locked, state chat.Session) (domain.ChatID, error) {
 	switch state.Current() {
 	case chat.Running:
@@ -193,7 +193,7 @@ func joinDecision(ctx context.Context, tx pgx.Tx, chatID domain.ChatID, send dom
 	return chat.Join(send.Delivery, chat.Conflict(works, send))
 }
 
-// nextChat is the chat that a run is about to take; "" when nothing is queued.
+// nextChat returns the chat that a run is about to take; "" when nothing is queued.
 func nextChat(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (chatID domain.ChatID, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT chat_id FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'
@@ -218,7 +218,7 @@ func requestStop(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, cha
 	return err
 }
 
-// QueueLength counts the messages of a session that wait for a chat of their own to begin.
+// QueueLength counts the messages of a session that wait for a chat of their own to start.
 func QueueLength(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (n int, err error) {
 	err = tx.QueryRow(ctx, queueLength, sessionID).Scan(&n)
 	return n, err
@@ -226,7 +226,7 @@ func QueueLength(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (n 
 
 const queueLength = `SELECT count(*) FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'`
 
-// QueueMessage makes a message durable as a queued chat of its own, which a run will take.
+// QueueMessage makes a message durable as its own queued chat, which a run will take.
 // The caller holds the session's lock and has decided that it may wait.
 func QueueMessage(
 	ctx context.Context,
@@ -419,7 +419,7 @@ func (s *Store) RequestStop(ctx context.Context, ownerID string, sessionID domai
 
 // RequestChatStop stops one chat: it flags it if it runs, closes it if it waits for an
 // answer, and ends it in the queue if no run has taken it. Other chats of the session, and
-// messages that were to join this one, go on.
+// messages that were to join this one, continue.
 func (s *Store) RequestChatStop(
 	ctx context.Context,
 	ownerID string,

@@ -15,7 +15,7 @@ import (
 )
 
 // The last end of a session is what its last chat:end says, however the chat ended, in its
-// detail and in what a subscription begins with.
+// detail and in what a subscription starts with.
 func TestStore_lastEndIsTheLastChatEnd(t *testing.T) {
 	t.Parallel()
 
@@ -187,7 +187,7 @@ func (w lastEndWorld) shown(end *domain.LastEnd) string {
 	return string(end.ChatID) + " " + string(data)
 }
 
-// lastEvent is the last chat:end.
+// lastEvent returns the last chat:end.
 func (w lastEndWorld) lastEvent() string {
 	var chat, data string
 

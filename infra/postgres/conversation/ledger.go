@@ -99,7 +99,7 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 	return call, state, err
 }
 
-// RenewCall says that the worker which runs the call is alive.
+// RenewCall reports that the worker which runs the call is alive.
 func (db *Base) RenewCall(ctx context.Context, toolCallID string, attempt int) error {
 	tag, err := db.Pool.Leases().Exec(ctx, `
 		UPDATE tool_calls SET lease_until = now() + $3::interval
@@ -143,7 +143,7 @@ func (s *Store) RecordCall(ctx context.Context, call domain.LedgerCall, done dom
 	})
 }
 
-// CallStatus gives the recorded status of a call.
+// CallStatus returns the recorded status of a call.
 func (db *Base) CallStatus(ctx context.Context, toolCallID string) (status domain.ToolCallStatus, err error) {
 	err = db.Pool.QueryRow(ctx, `SELECT status FROM tool_calls WHERE id = $1`, toolCallID).Scan(&status)
 	return status, err

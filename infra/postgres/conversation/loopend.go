@@ -295,7 +295,7 @@ func closeTurns(
 }
 
 // endLoopsOfChat marks the loops that end with their chat, and those that were
-// to run in the background and never began.
+// to run in the background and never started.
 func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE loops l SET state = 'ended', ended_at = now()

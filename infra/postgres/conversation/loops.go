@@ -14,7 +14,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// Sub-agents. A loop is reserved with the call that owns it, begins with its
+// Sub-agents. A loop is reserved with the call that owns it, starts with its
 // first model call, and ends with the result of that call. Everything that
 // decides about loops holds the lock of their session's row.
 
@@ -26,7 +26,7 @@ const Alive = `
 	      	SELECT 1 FROM background_tasks b WHERE b.id = l.task_id AND b.status = 'running' AND NOT b.stop_requested)
 	 END)`
 
-// ofChat is a condition on a loop id: work of the chat itself, not of one of its
+// ofChat returns a condition on a loop id: work of the chat itself, not of one of its
 // background sub-agents, which outlive it.
 func ofChat(loopID string) string {
 	return `NOT EXISTS (SELECT 1 FROM loops bl WHERE bl.id = ` + loopID + ` AND bl.task_id IS NOT NULL)`
@@ -43,7 +43,7 @@ func LoopFields(l *domain.LoopSettings) []any {
 	return []any{&l.Depth, &l.ParentToolCallID, &l.AgentType, &l.Description, &l.Prompt, &l.Only, &l.Model, &l.TaskID}
 }
 
-// admitLoop lets a sub-agent work, with its first turn if it begins, or puts it
+// admitLoop lets a sub-agent work, with its first turn if it starts, or puts it
 // in the queue. It works at once while fewer than maxConcurrent of its chat do. Those
 // whose own sub-agents work do not count, and the first of these needs no slot:
 // it has that of the one that waits for it.
@@ -121,7 +121,7 @@ func ForkOf(loopID string) *string {
 	return &loopID
 }
 
-// PauseFork says whether a sub-agent has to wait for an answer: to its own
+// PauseFork reports whether a sub-agent must wait for an answer: to its own
 // questions, or to those of its sub-agents. One that waits gives up its slot.
 func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, maxConcurrent int) (out contract.PauseForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
@@ -228,7 +228,7 @@ func nextLoops(ctx context.Context, tx pgx.Tx, freed lockedLoop, maxConcurrent i
 	})
 }
 
-// working is a scalar query for the number of a chat's sub-agents that work, but
+// working returns a scalar query for the number of a chat's sub-agents that work, but
 // for those whose own sub-agents do.
 func working(chat string) string {
 	return `(SELECT count(*) FROM loops w WHERE w.chat_id = ` + chat + ` AND w.state = 'running' AND NOT EXISTS (

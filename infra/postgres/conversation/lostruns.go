@@ -37,7 +37,7 @@ func (db *Base) CountRestart(ctx context.Context, chatID domain.ChatID, runID st
 }
 
 // ForceFailChat lets the session's running chat fail, with the reason, as soon as its
-// run is closed, instead of going on in a new run.
+// run is closed, instead of continuing in a new run.
 func (db *Base) ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error {
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE chats SET force_failed = $2
@@ -83,7 +83,7 @@ func (s *Store) abandon(ctx context.Context, tx *pg.Tx, session sessions.Locked,
 		{"sub-agents", func(tx pgx.Tx) error { return endLoopsOfChat(ctx, tx, chat.ID) }},
 		{"messages", func(tx pgx.Tx) error { return requeueSteered(ctx, tx, session.ID, chat.ID) }},
 	} {
-		if err := pgx.BeginFunc(ctx, tx.Tx, part.close); err != nil { // a savepoint: the rest goes on without it
+		if err := pgx.BeginFunc(ctx, tx.Tx, part.close); err != nil { // a savepoint: the rest continues without it
 			s.logger.Error("failed to close what an abandoned chat left open",
 				"session_id", session.ID, "chat_id", chat.ID, "part", part.what, "error", err)
 		}

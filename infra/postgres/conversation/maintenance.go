@@ -61,12 +61,12 @@ func (db *Base) UndeliveredStops(ctx context.Context, after string, limit int) (
 	return db.openChats(ctx, `c.stop_requested`, after, limit)
 }
 
-// RunningChats gives the chats that should have an open run and have shown no sign
+// RunningChats returns the chats that should have an open run and have shown no sign
 // of life for longer than age, at most limit of them, in the order of their ids and
 // after the given one. Chats that wait for an answer need no run: their answer
 // starts one. Replays start theirs themselves.
 //
-// A heartbeat is what a chat writes anyway: its newest turn began or ended, the
+// A heartbeat is what a chat writes anyway: its newest turn started or ended, the
 // lease of a running call was renewed, or the next try of its model call is due
 // later.
 func (db *Base) RunningChats(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenChat, error) {

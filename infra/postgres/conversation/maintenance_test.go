@@ -16,7 +16,7 @@ import (
 )
 
 // The wake of a chat that has ended is cleared by the next run of its session:
-// otherwise a new run would be started for it again and again.
+// otherwise a new run would be started for it repeatedly.
 func TestStore_BeginChat_clearsWakesOfEndedChats(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -41,7 +41,7 @@ func TestStore_BeginChat_clearsWakesOfEndedChats(t *testing.T) {
 }
 
 // A chat whose run was lost starts again for clients, once, with resumed: true;
-// one whose run only went on in another one does not.
+// one whose run only continued in another one does not.
 func TestStore_BeginChat_resumesAfterALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

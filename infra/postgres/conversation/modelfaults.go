@@ -22,7 +22,7 @@ const faultColumns = `
 	coalesce(now() - CASE WHEN l.id IS NULL THEN c.model_faults_since ELSE l.model_faults_since END, interval '0'),
 	coalesce(CASE WHEN l.id IS NULL THEN c.model_retry_at ELSE l.model_retry_at END - now(), interval '0')`
 
-// faultsTable is the table and the id of the row that keeps a loop's faults.
+// faultsTable returns the table and the id of the row that keeps a loop's faults.
 func faultsTable(key domain.TurnKey) (table, id string) {
 	if key.LoopID == domain.RootLoop {
 		return "chats", string(key.ChatID)
@@ -120,7 +120,7 @@ func WaitForModel(
 	return sessions.EmitUpdated(ctx, tx, sessionID)
 }
 
-// callResumes says that a chat which waited for its model calls it again.
+// callResumes reports that a chat which waited for its model calls it again.
 func callResumes(ctx context.Context, tx *pg.Tx, key domain.TurnKey, found foundTurn) error {
 	if key.LoopID != domain.RootLoop || found.waiting != domain.WaitingModelDown && found.waiting != domain.WaitingRateLimit {
 		return nil

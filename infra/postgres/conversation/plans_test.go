@@ -146,7 +146,7 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 	return user
 }
 
-// recorded is a store on the same database that keeps what it sends.
+// recorded returns a store on the same database that keeps what it sends.
 func recorded(t *testing.T, db *postgres.DB) (*postgres.Store, *recorder) {
 	t.Helper()
 

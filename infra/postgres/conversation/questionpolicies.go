@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// ExpiredQuestions lists open questions whose time is over, of sessions that are not busy
+// ExpiredQuestions lists open questions whose time has ended, of sessions that are not busy
 // with an operation on their history, in the order of their ids and after the given one.
 func (db *Base) ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error) {
 	rows, _ := db.Pool.Query(ctx, `

@@ -90,7 +90,8 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 		d.id,
 	)
 
-	workspace, err := boards.NewStore(d.store.DB).CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(d.store.DB).
+		CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	join := func(role board.WorkspaceRole) {
@@ -163,7 +164,8 @@ func TestBase_OpenQuestions_namesTheWork(t *testing.T) {
 	d.set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, chat_id)
 		VALUES ('n', 'dr', 'p', 'gate', 'running', 'chat')`)
 
-	workspace, err := boards.NewStore(d.store.DB).CreateWorkspace(t.Context(), d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(d.store.DB).
+		CreateWorkspace(t.Context(), d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 	d.set(`INSERT INTO issues (id, workspace_id, number, title, status, priority, creator_id, position, changed_by)
 		VALUES ('i', $1, 1, 't', 'todo', 'none', $2, 1, $2)`, workspace.ID, d.owner)

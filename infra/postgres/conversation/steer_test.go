@@ -12,7 +12,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-// howItWorks is what a chat was made to do.
+// howItWorks returns what a chat was made to do.
 func howItWorks(t *testing.T, db *postgres.DB, chat domain.ChatID) (mode domain.Mode, headless bool, schema string) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT mode, headless, coalesce(output_schema::text, '') FROM chats

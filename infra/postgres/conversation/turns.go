@@ -31,7 +31,7 @@ const previousEntry = `coalesce(
 	(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loop_id = 'root' ORDER BY p.sequence DESC LIMIT 1),
 	(SELECT b.forked_from_id FROM branches b WHERE b.id = $1))`
 
-// previousOfLoop is a scalar query for the parent of the next entry of a loop on
+// previousOfLoop returns a scalar query for the parent of the next entry of a loop on
 // a branch: for a sub-agent its own last entry, else the turn that asked for it.
 // Both are names of parameters.
 func previousOfLoop(loopID, loop, branch string) string {
@@ -148,7 +148,7 @@ func userBlocks(sessionID domain.SessionID, parts []domain.ContentPart) []domain
 // worker that died. The attempt in the result fences every later write. The
 // turn names the chat's model, or the given one when the chat names none.
 //
-// A sub-agent begins with its first turn, unless maxConcurrent of its chat work already:
+// A sub-agent starts with its first turn, unless maxConcurrent of its chat work already:
 // then it is queued.
 //
 // Opener is a nonce of this opening, or empty. A streaming turn that bears it was
@@ -245,7 +245,7 @@ func (f foundTurn) next(turn domain.OpenedTurn) domain.NextTurn {
 }
 
 // waitsForInput reports that the turn before has open questions and that its chat was
-// parked for them: by a run that was lost, after this one began.
+// parked for them: by a run that was lost, after this one started.
 func (f foundTurn) waitsForInput(key domain.TurnKey, turn domain.OpenedTurn) bool {
 	return f.parked && key.LoopID == domain.RootLoop && turn.EntryID == "" && f.left != ""
 }

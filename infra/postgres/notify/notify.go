@@ -65,7 +65,7 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID domain.SessionI
 
 	i := slices.IndexFunc(open, func(q webhook.Question) bool { return q.QuestionID == questionID })
 	if i < 0 {
-		return nil // resolved meanwhile
+		return nil // resolved in the meantime
 	}
 
 	return Deliver(ctx, tx, to.webhooks, &sessionID, webhook.QuestionEscalated, webhook.Escalation{
@@ -121,7 +121,7 @@ type targets struct {
 }
 
 // chatTargets finds out who is sent an event of a chat. The rows of the webhooks do not change
-// until the transaction is over: who disables one then fails the deliveries written here, too.
+// until the transaction has ended: who disables one then fails the deliveries written here, too.
 func chatTargets(
 	ctx context.Context,
 	tx pgx.Tx,
@@ -156,7 +156,7 @@ func chatTargets(
 	return to, err
 }
 
-// openQuestions are the questions that a chat waits for.
+// openQuestions returns the questions that a chat waits for.
 func openQuestions(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) ([]webhook.Question, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT id, tool_call_id, CASE WHEN guards IS NULL THEN 'question' ELSE 'permission' END,

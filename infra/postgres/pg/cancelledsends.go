@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// LockSend begins the order of the two statements that decide about the message of a run: its
+// LockSend starts the order of the two statements that decide about the message of a run: its
 // Send, and its cancellation.
 const LockSend = `SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))`
 

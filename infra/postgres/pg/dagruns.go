@@ -1,7 +1,7 @@
 package pg
 
-// UnfinishedRuns begins a query: unfinished are the runs of the production solution $1, and
-// the subflows in them, that are not over or have yet to stop what their nodes began.
+// UnfinishedRuns starts a query: unfinished are the runs of the production solution $1, and
+// the subflows in them, that are not over or have yet to stop what their nodes started.
 const UnfinishedRuns = `
 	WITH RECURSIVE tree AS (
 		SELECT id FROM dag_runs WHERE solution_id = $1
@@ -13,7 +13,7 @@ const UnfinishedRuns = `
 		OR     EXISTS (SELECT 1 FROM dag_run_nodes n WHERE n.run_id = r.id AND n.stop))
 	`
 
-// OpenUnitsOf are the units n of a run that are not over, with their chats c. The units of
+// OpenUnitsOf returns the units n of a run that are not over, with their chats c. The units of
 // a subflow stand for the unit that runs it.
 func OpenUnitsOf(runID string) string {
 	return `

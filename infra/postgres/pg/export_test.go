@@ -1,6 +1,6 @@
 package pg
 
-// QueuedBytes is the memory that an outbox's copies of events take.
+// QueuedBytes returns the memory that an outbox's copies of events take.
 func QueuedBytes(o *Outbox) int {
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 )
 
 // Lead calls work if no other process holds the lock of that name, and reports whether
-// it did. The lock belongs to a connection of its own: when that is lost, so is the
+// it did. The lock belongs to its own connection: when that is lost, so is the
 // lead, and the context of work ends. Lead returns when work does. Work must be
 // harmless when two processes do it for some seconds.
 func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Context)) (led bool, err error) {

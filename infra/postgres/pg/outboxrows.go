@@ -18,7 +18,7 @@ type outboxRow struct {
 	event domain.Event
 	after uint64 // the event log had reached this before the event was first published
 	maybe bool   // an earlier try may be in the log without a message id
-	// behind says that rows of another process were there before, which may not be
+	// behind reports that rows of another process were there before, which may not be
 	// published yet.
 	behind bool
 }
@@ -65,7 +65,7 @@ const (
 		WHERE  before.session_id = ANY (@changed_sessions::text[]) AND before.writer <> @writer AND before.seq IS NULL)`
 )
 
-// withEvents is the statement with the insertion of its events, if it applies.
+// withEvents returns the statement with the insertion of its events, if it applies.
 func (s Statement) withEvents() string {
 	return `WITH ` + s.Parts + insertEventsIfChanged + s.Columns + `
 	FROM   changed` + s.From
@@ -75,7 +75,7 @@ func (s Statement) withEvents() string {
 // primary. Their ids alone suffice for two minutes.
 const lookedFor = time.Hour
 
-// eventArgs are the parameters of the insertion.
+// eventArgs returns the parameters of the insertion.
 func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
 	if len(events.derived) > 0 && o.db.failedOver(lookedFor) {
 		for _, id := range events.derived {
@@ -108,7 +108,7 @@ func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
 	}
 }
 
-// rows are the outbox rows of the events, by their ids.
+// rows returns the outbox rows of the events, by their ids.
 func (e *Events) rows(ids []int64, behind bool) []outboxRow {
 	rows := make([]outboxRow, len(ids))
 	for i, id := range ids {
@@ -135,7 +135,7 @@ func (db *DB) rowsOfSession(ctx context.Context, session string, behind int64, l
 	})
 }
 
-// HighWater gives how far the event log is known to have come, by published
+// HighWater returns how far the event log is known to have come, by published
 // events and by the flushed text of open turns; 0 before the first event.
 func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 	var mark int64
@@ -148,7 +148,7 @@ func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 	return uint64(mark), err //nolint:gosec // not negative
 }
 
-// sessionsLeft gives sessions with rows that have waited for longer than age, with
+// sessionsLeft returns sessions with rows that have waited for longer than age, with
 // the number of such rows, those that waited longest first.
 func (db *DB) sessionsLeft(ctx context.Context, age time.Duration, limit int) (map[string]int, []string, error) {
 	found, err := db.Pool.Query(ctx, `

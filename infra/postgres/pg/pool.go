@@ -58,10 +58,10 @@ func (p *Pool) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 	return p.of(ctx).SendBatch(ctx, batch)
 }
 
-// Begin begins a transaction.
+// Begin starts a transaction.
 func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.of(ctx).Begin(ctx) }
 
-// BeginTx begins a transaction with options.
+// BeginTx starts a transaction with options.
 func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
 	return p.of(ctx).BeginTx(ctx, opts)
 }
@@ -69,9 +69,9 @@ func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) 
 // Acquire takes one connection, which the caller releases.
 func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) { return p.of(ctx).Acquire(ctx) }
 
-// Leases are the connections for renewing leases, which must not wait for other work. Where
+// Leases returns the connections for renewing leases, which must not wait for other work. Where
 // they are connections of their own, commits do not wait for the disk (synchronous_commit
-// is off): a renewal that a crash loses has to be within the margin of its lease.
+// is off): a renewal that a crash loses must be within the margin of its lease.
 func (p *Pool) Leases() *pgxpool.Pool { return p.leases }
 
 // Ping checks that the database answers.

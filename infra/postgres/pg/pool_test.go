@@ -17,7 +17,7 @@ import (
 	"everloop/internal/testkit"
 )
 
-// Whatever holds all connections of its kind, the other kinds go on.
+// Whatever holds all connections of its kind, the other kinds continue.
 func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -105,7 +105,7 @@ func (s *seenStatements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx
 
 func (*seenStatements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Renewals of leases go on for as long as work lasts: they are not shown to tracers.
+// Renewals of leases continue for as long as work lasts: they are not shown to tracers.
 func TestOpen_leasesAreNotTraced(t *testing.T) {
 	t.Parallel()
 

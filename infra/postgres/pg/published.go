@@ -2,9 +2,10 @@ package pg
 
 import (
 	"context"
-	"everloop/internal/retry"
 	"sync"
 	"time"
+
+	"everloop/internal/retry"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -17,7 +18,7 @@ const (
 	// keptFor is how long a published row stays in the outbox: longer than two of
 	// the intervals at which the event log is flushed to the disk.
 	keptFor = 3 * time.Second
-	// flushTime bounds how long Run goes on to publish when it ends.
+	// flushTime bounds how long Run continues to publish when it ends.
 	flushTime = 5 * time.Second
 )
 
@@ -98,7 +99,7 @@ func (p *publishedRows) noted(rows []publishedRow) {
 
 // Run notes published rows in batches, removes them from the outbox when the event
 // log has them for certain, and keeps the log's high-water mark, until ctx ends. It
-// first publishes, beside its work, what earlier processes have left.
+// first publishes, next to its work, what earlier processes have left.
 func (o *Outbox) Run(ctx context.Context) {
 	var recovering sync.WaitGroup
 	recovering.Go(func() {

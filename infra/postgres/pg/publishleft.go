@@ -13,7 +13,7 @@ const (
 	// published rows it removes.
 	leftSessions = 256
 	leftRows     = 5000
-	// leftWait bounds how long a call waits for what it began to publish.
+	// leftWait bounds how long a call waits for what it started to publish.
 	leftWait = 10 * time.Second
 	// removeAge is the age at which published rows are removed whose process did not.
 	removeAge = 10 * keptFor
@@ -97,7 +97,7 @@ func (o *Outbox) Requeue(ctx context.Context) error {
 	}
 }
 
-// publishedBefore gives published rows of an age, in the order of their ids.
+// publishedBefore returns published rows of an age, in the order of their ids.
 func (o *Outbox) publishedBefore(ctx context.Context, age time.Duration, behind int64) ([]publishedRow, error) {
 	found, err := o.db.Pool.Query(ctx, `
 		SELECT id, event_id, seq FROM outbox

@@ -26,7 +26,7 @@ const (
 )
 
 // publishQueue publishes the events of committed transactions: those of a session one
-// after the other in the order of their tickets, sessions beside each other. A
+// after the other in the order of their tickets, sessions next to each other. A
 // session has an entry while it has events and a goroutine while they are published.
 type publishQueue struct {
 	outbox *Outbox
@@ -74,7 +74,7 @@ func newPublishQueue(o *Outbox) *publishQueue {
 	return &publishQueue{outbox: o, sessions: map[string]*sessionQueue{}}
 }
 
-// take gives the next ticket of a session.
+// take returns the next ticket of a session.
 func (q *publishQueue) take(session domain.SessionID) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,7 +230,7 @@ func (q *publishQueue) drain(s *sessionQueue) {
 	}
 }
 
-// next gives the ticket whose turn it is, or, where the outbox is to be read, all
+// next returns the ticket whose turn it is, or, where the outbox must be read, all
 // that are ready, whose rows are among those read. Neither: the goroutine ends.
 func (q *publishQueue) next(s *sessionQueue) (tickets []*ticket, rows []outboxRow, fromRows bool) {
 	q.mu.Lock()
@@ -407,7 +407,7 @@ func (q *publishQueue) await(ctx context.Context, session string) error {
 	}
 }
 
-// active gives the sessions that have events to publish.
+// active returns the sessions that have events to publish.
 func (q *publishQueue) active() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()

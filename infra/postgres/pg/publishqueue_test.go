@@ -306,7 +306,7 @@ func TestOutbox_looksForOldEvents(t *testing.T) {
 }
 
 // A row outlives its publication by more than the log takes to flush, and what the
-// log lost meanwhile is published again.
+// log lost in the meantime is published again.
 func TestOutbox_publishesAgainWhatTheLogLost(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.Open(t), &scriptedLog{}
@@ -368,7 +368,7 @@ func TestOutbox_notesNoRowThatGotTheIDOfALostOne(t *testing.T) {
 	require.Equal(t, 1, unpublished(t, db, "s2"))
 }
 
-// While the event log is unavailable, many events wait, beside many that are published. Each
+// While the event log is unavailable, many events wait, next to many that are published. Each
 // look for the former walks along the index of those alone.
 func TestOutbox_looksForUnpublishedRowsByTheirIndex(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// NullIfEmpty gives a list, or raw JSON, as the value of a parameter: null when it is
+// NullIfEmpty returns a list, or raw JSON, as the value of a parameter: null when it is
 // empty.
 func NullIfEmpty[S ~[]E, E any](list S) any {
 	if len(list) == 0 {

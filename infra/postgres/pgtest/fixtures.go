@@ -12,7 +12,7 @@ import (
 	"everloop/infra/postgres"
 )
 
-// Session returns the stores with a log, and a session of a user of its own.
+// Session returns the stores with a log, and a session of its own user.
 func Session(t testing.TB) (*postgres.Store, *Log, domain.Session) {
 	t.Helper()
 	db, log := Open(t), &Log{}
@@ -29,7 +29,7 @@ func Send(t testing.TB, db *postgres.DB, ownerID string, send domain.Send) (doma
 	return postgres.NewStore(db, &Log{}, slog.New(slog.DiscardHandler)).Enqueue(t.Context(), ownerID, send)
 }
 
-// Running returns a session of a user of its own, whose first chat runs.
+// Running returns a session of its own user, whose first chat runs.
 func Running(t testing.TB, db *postgres.DB) (j *postgres.Store, user domain.User, sessionID domain.SessionID, chatID domain.ChatID) {
 	t.Helper()
 	return RunningWith(t, db, &Log{})

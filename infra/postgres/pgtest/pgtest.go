@@ -40,7 +40,8 @@ func User(t testing.TB, db *postgres.DB, name string, administrator bool) domain
 	hash := [32]byte{}
 	copy(hash[:], user.ID)
 
-	made, _, err := accounts.New(db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, hash[:])
+	made, _, err := accounts.New(db.DB).
+		CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, hash[:])
 	if err != nil {
 		t.Fatalf("create user %s: %v", name, err)
 	}

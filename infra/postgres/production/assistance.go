@@ -10,7 +10,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// AssistedSolutions are the solutions of the user whose documents the agent of the
+// AssistedSolutions returns the solutions of the user whose documents the agent of the
 // session edits, newest first.
 func (s *Store) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

@@ -92,7 +92,7 @@ func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, soluti
 	return page, total, pg.Fault("list versions", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-// SaveDocument adds a version on top of base, which has to be the newest: otherwise
+// SaveDocument adds a version on top of base, which must be the newest: otherwise
 // version_conflict says who was faster. A base of 0 is whatever is the newest.
 func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int,
 	in production.NewDocument,

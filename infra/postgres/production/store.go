@@ -121,7 +121,7 @@ func (s *Store) ProdSolution(ctx context.Context, caller domain.User, id string)
 	return found, pg.Fault("read production solution", err)
 }
 
-// KnownProdSolutions gives those of the ids that the caller can see.
+// KnownProdSolutions returns those of the ids that the caller can see.
 func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM prod_solutions WHERE id = ANY ($1) AND (owner_id = $2 OR $3)`,
 		ids, caller.ID, caller.Administrator)
@@ -130,7 +130,7 @@ func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids 
 	return known, pg.Fault("look for production solutions", err)
 }
 
-// KnownWebhooks gives those of the ids that are webhooks of the user's.
+// KnownWebhooks returns those of the ids that are webhooks of the user's.
 func (s *Store) KnownWebhooks(ctx context.Context, userID string, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM webhooks WHERE id = ANY ($1) AND owner_id = $2`, ids, userID)
 	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -138,7 +138,7 @@ func (s *Store) KnownWebhooks(ctx context.Context, userID string, ids []string) 
 	return known, pg.Fault("look for webhooks", err)
 }
 
-// Colleagues gives those of the users who are members of a workspace of the user's and may
+// Colleagues returns those of the users who are members of a workspace of the user's and may
 // act in it.
 func (s *Store) Colleagues(ctx context.Context, userID string, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
@@ -215,7 +215,7 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 // runs. While one of these is not over, it stays: with false.
 func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		// No run begins under this lock.
+		// No run starts under this lock.
 		tag, err := tx.Exec(ctx, `SELECT 1 FROM prod_solutions WHERE id = $1 AND owner_id = $2 FOR UPDATE`, id, caller.ID)
 		if err != nil {
 			return err

@@ -127,7 +127,7 @@ func TestStore_documents(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// Of writers that begin at the same version one wins.
+// Of writers that start at the same version one wins.
 func TestStore_SaveDocument_atOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

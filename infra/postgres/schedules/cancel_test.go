@@ -10,7 +10,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-// message is the message of a run.
+// message returns the message of a run.
 func (s timetable) message(claimed schedule.ClaimedRun) domain.Send {
 	return domain.Send{
 		SessionID:       claimed.SessionID,
@@ -58,7 +58,7 @@ func TestClaimRun_cancelledAfterSend(t *testing.T) {
 	require.Equal(t, schedule.RunWaits, next)
 }
 
-// A run that was cancelled before its message was sent is over, and a worker that still sends
+// A run that was cancelled before its message was sent has ended, and a worker that still sends
 // it is refused.
 func TestClaimRun_cancelledBeforeSend(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ type openRun struct {
 // code is written when that is asked for.
 var cancelledByAdministrator = domain.RunEnd{Status: domain.RunFailed, Reason: "cancelled", Error: "an administrator cancelled the run"}
 
-// stopped is the end of a run that was cancelled: by an administrator, else for the next one.
+// stopped returns the end of a run that was cancelled: by an administrator, else for the next one.
 func (r openRun) stopped() domain.RunEnd {
 	if r.ended {
 		return cancelledByAdministrator
@@ -168,7 +168,7 @@ func beginRun(ctx context.Context, tx pgx.Tx, in schedule.RunStart, taskID strin
 	var (
 		state string
 		by    *string
-		// A run that was cancelled while it waited does not begin, and one that was asked for runs once.
+		// A run that was cancelled while it waited does not start, and one that was asked for runs once.
 		cancelled, manual bool
 	)
 
@@ -204,7 +204,7 @@ func beginRun(ctx context.Context, tx pgx.Tx, in schedule.RunStart, taskID strin
 	return takeTick(ctx, tx, in, task, nominal, known)
 }
 
-// takeTick records a tick whose workflow begins; with known there is a record that did not run, or
+// takeTick records a tick whose workflow starts; with known there is a record that did not run, or
 // that is run again by a backfill.
 func takeTick(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedule.Task, nominal time.Time, known bool) (string, error) {
 	now, err := clock(ctx, tx)
@@ -242,7 +242,7 @@ func takeTick(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedul
 	return in.Execution, err
 }
 
-// begin decides about a tick whose workflow begins.
+// begin decides about a tick whose workflow starts.
 func begin(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedule.Task, nominal, now time.Time, known bool) (
 	decision schedule.Decision, due time.Time, err error,
 ) {
@@ -285,7 +285,7 @@ func begin(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedule.T
 	}), due, nil
 }
 
-// takeSent gives a cancelled run the chat that an earlier attempt has begun without recording
+// takeSent gives a cancelled run the chat that an earlier attempt has started without recording
 // it, and has it stopped. A message that was not sent is refused from now on.
 func takeSent(ctx context.Context, tx pgx.Tx, runID, execution string, run *openRun, plan *schedule.TickPlan) error {
 	if run.sessionID == nil {
@@ -332,12 +332,12 @@ func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (domain.Sessi
 	return kept, err
 }
 
-// RunBegan records the chat of a run; with true it was cancelled meanwhile.
+// RunBegan records the chat of a run; with true it was cancelled in the meantime.
 func (s *Store) RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		run, found, err := lockRun(ctx, tx, runID) // the task before the run, as everywhere
 		if cancelled = run.cancelled || !found; err != nil || !found {
-			return err // it is over, and what it began is stopped
+			return err // it has ended, and what it started is stopped
 		}
 
 		return setBegun(ctx, tx, runID, run.task.ID, chatID)
@@ -377,7 +377,7 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 }
 
 // CancelRun asks for the end of a run: one that waits for its turn is over at once, the
-// chat of another is to be stopped. With false it is over.
+// chat of another must be stopped. With false it has ended.
 func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open, plan = false, schedule.TickPlan{}
@@ -412,7 +412,7 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan sc
 }
 
 // StopRun is asked for by a workflow that is cancelled: by the overlap policy of its Schedule, or by
-// an operator. A run that has not begun is over.
+// an operator. A run that has not started has ended.
 func (s *Store) StopRun(ctx context.Context, runID string) (plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = schedule.TickPlan{}
@@ -455,7 +455,7 @@ func (s *Store) StopRun(ctx context.Context, runID string) (plan schedule.TickPl
 	return plan, pg.Fault("stop a scheduled run", err)
 }
 
-// EndRun ends a run whose chat has ended. A run whose outcome has to be checked goes on until EndChecks.
+// EndRun ends a run whose chat has ended. A run whose outcome must be checked continues until EndChecks.
 func (s *Store) EndRun(ctx context.Context, runID string) (next schedule.RunNext, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		next, plan = schedule.RunOver, schedule.TickPlan{}
@@ -522,7 +522,7 @@ type chatEnd struct {
 
 var sessionDeleted = domain.RunEnd{Status: domain.RunFailed, Reason: schedule.ReasonSessionDeleted, Error: "its session was deleted"}
 
-// RunToCheck gives a run whose outcome is to be checked; false: it is over. The run of a
+// RunToCheck returns a run whose outcome must be checked; false: it has ended. The run of a
 // session that is gone is cancelled.
 func (s *Store) RunToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error) {
 	run.RunID = runID
@@ -549,7 +549,7 @@ func (s *Store) RunToCheck(ctx context.Context, runID string) (run schedule.Outc
 	return run, err == nil, pg.Fault("read a run to check", err)
 }
 
-// EndChecks ends a run whose outcome was checked. What was cancelled meanwhile, or lost
+// EndChecks ends a run whose outcome was checked. What was cancelled in the meantime, or lost
 // its session, ends as that.
 func (s *Store) EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) (plan schedule.TickPlan, err error) {
 	if checks == nil {
@@ -647,7 +647,7 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run sche
 }
 
 // StalledRuns lists runs that should have moved some seconds ago: those that no
-// workflow has begun, and those whose chat has ended or is gone.
+// workflow has started, and those whose chat has ended or is gone.
 func (s *Store) StalledRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	return s.ids(ctx, `
 		SELECT r.id FROM scheduled_runs r LEFT JOIN chats c ON c.id = r.chat_id
@@ -655,14 +655,14 @@ func (s *Store) StalledRuns(ctx context.Context, after string, limit int) ([]str
 		AND    (c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds') ORDER BY r.id LIMIT $2`, after, limit)
 }
 
-// OpenScheduledRuns lists runs that have begun some seconds ago and are not over.
+// OpenScheduledRuns lists runs that have started some seconds ago and are not over.
 func (s *Store) OpenScheduledRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	return s.ids(ctx, `
 		SELECT id FROM scheduled_runs
 		WHERE  state = 'running' AND triggered_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
 
-// CancelledRuns lists the chats of runs that were to be stopped and go on.
+// CancelledRuns lists the chats of runs that were to be stopped and continue.
 func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT t.owner_id, r.session_id, r.chat_id

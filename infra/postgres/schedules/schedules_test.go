@@ -58,7 +58,7 @@ func (s timetable) ask(taskID string) schedule.Run {
 	return run
 }
 
-// start is the workflow run of a run.
+// start returns the workflow run of a run.
 func start(runID string) schedule.RunStart {
 	return schedule.RunStart{RunID: runID, Execution: "execution", StartedAt: time.Now()}
 }
@@ -112,7 +112,7 @@ func (s timetable) outcomes(taskID string) (all []string) {
 	return all
 }
 
-// chat gives a run that was started a session and a chat that ended so; an empty reason
+// chat returns a run that was started a session and a chat that ended so; an empty reason
 // leaves it running.
 func (s timetable) chat(runID string, reason domain.FinishReason) domain.RunChat {
 	s.t.Helper()
@@ -506,7 +506,7 @@ func TestObserve_recordsTicks(t *testing.T) {
 	}
 }
 
-// A workflow that begins takes the record of its tick, or makes it.
+// A workflow that starts takes the record of its tick, or makes it.
 func TestClaimRun_recordsItsTick(t *testing.T) {
 	t.Parallel()
 

@@ -32,7 +32,7 @@ func taskNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "scheduled_task_not_found", "scheduled task %s does not exist", id)
 }
 
-// CreateScheduledTask makes a task that was checked. A user who has MaxScheduledTasks
+// CreateScheduledTask creates a task that was checked. A user who has MaxScheduledTasks
 // gets scheduled_task_limit.
 func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec schedule.TaskSpec) (made schedule.Task, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -168,7 +168,7 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 }
 
 // DeleteScheduledTask takes a task from its owner at once. Its rows go when the
-// engine's schedule is gone; runs that work go on in their sessions.
+// engine's schedule is gone; runs that work continue in their sessions.
 func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) error {
 	tag, err := s.db.Pool.Exec(ctx, `
 		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, pending = 'deleted'
@@ -193,7 +193,7 @@ func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset
 	return runs, pg.Fault("list scheduled runs", err)
 }
 
-// Next is the next tick of a task after a time, without its jitter; false: there is none.
+// Next returns the next tick of a task after a time, without its jitter; false: there is none.
 func Next(task schedule.Task, after time.Time) (tick time.Time, ok bool, err error) {
 	parsed, err := cron.Parse(task.Cron)
 	if err != nil {
@@ -215,7 +215,7 @@ func Next(task schedule.Task, after time.Time) (tick time.Time, ok bool, err err
 	return tick, true, nil
 }
 
-// previous is the last tick of a task before a time; zero: there is none in the years that are searched.
+// previous returns the last tick of a task before a time; zero: there is none in the years that are searched.
 func previous(task schedule.Task, before time.Time) (last time.Time, err error) {
 	const searched = 10 * 366 * 24 * time.Hour
 
@@ -348,7 +348,7 @@ func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
 	return t, err
 }
 
-// clock is the time of the database, by which ticks are taken.
+// clock returns the time of the database, by which ticks are taken.
 func clock(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
 	err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
 	return now, err

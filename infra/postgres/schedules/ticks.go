@@ -19,7 +19,7 @@ const (
 	// maxTicks is how many ticks one transaction records.
 	maxTicks = 500
 	// settled is how long ago a tick was due that is recorded as not run, unless Temporal
-	// says that it has gone by.
+	// reports that it has gone by.
 	settled = 2 * time.Second
 	// overdue is how long after its catch-up window a tick has certainly not started.
 	overdue = 30 * time.Second
@@ -30,7 +30,7 @@ const oldRuns = `
 	DELETE FROM scheduled_runs WHERE id IN (
 		SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'ended' ORDER BY scheduled_for DESC OFFSET $2 LIMIT $3)`
 
-// clockState is what a task has of its Schedule besides its fields.
+// clockState is what a task has of its Schedule in addition to its fields.
 type clockState struct {
 	pending       *string
 	dueSeen       string
@@ -73,7 +73,7 @@ func (s *Store) Observe(ctx context.Context, taskID string, seen schedule.Observ
 
 		task, err := lockTask(ctx, tx, taskID, "")
 		if domain.HasCode(err, "scheduled_task_not_found") {
-			return nil // deleted meanwhile
+			return nil // deleted in the meantime
 		}
 
 		if err != nil {
@@ -121,7 +121,7 @@ type observing struct {
 	notRun []schedule.Run
 }
 
-// horizon is the time before which the Schedule has gone by all ticks.
+// horizon returns the time before which the Schedule has gone by all ticks.
 func (o *observing) horizon() time.Time {
 	gone := o.now.Add(-settled)
 	if o.seen.Paused && !o.task.Enabled || len(o.seen.Next) == 0 || gone.Before(o.seen.Next[0]) {
@@ -576,7 +576,7 @@ func (s *Store) ForgetSchedule(ctx context.Context, taskID string) error {
 }
 
 // DeletedInTemporal deletes a task whose Schedule was deleted in Temporal, unless the API has
-// changed it meanwhile.
+// changed it in the meantime.
 func (s *Store) DeletedInTemporal(ctx context.Context, taskID string) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, pending = 'deleted'

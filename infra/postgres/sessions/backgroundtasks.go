@@ -36,7 +36,7 @@ func emitTask(tx *pg.Tx, task domain.BackgroundTask) error {
 	return tx.Emit(task.SessionID, "", domain.EventTaskUpdated, domain.TaskUpdated{BackgroundTask: task})
 }
 
-// AddTask makes a background task durable; its work begins when a run claims it.
+// AddTask makes a background task durable; its work starts when a run claims it.
 // The same id again gives the task that is there.
 func (s *Store) AddTask(ctx context.Context, in contract.NewTask) (task domain.BackgroundTask, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
@@ -264,7 +264,7 @@ func endTask(ctx context.Context, tx *pg.Tx, taskID string, end contract.TaskEnd
 
 // DetachTasks marks those background tasks of a session as detached whose tool call the
 // path of its new branch does not show, unmarks the others, and returns how many are
-// detached. All of them go on running.
+// detached. All of them continue running.
 func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, path history.Path) (detached int, err error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT b.id, b.detached, e.branch_id, e.sequence

@@ -9,11 +9,11 @@ import (
 
 // ComputedWaiting is a column for the waiting reason of the session row s: from
 // its chat while one runs (child when only sub-agents work, slot when one of them
-// has to wait for others), from its question, its queue or its budget otherwise.
+// must wait for others), from its question, its queue or its budget otherwise.
 // A chat that waits for the init script of its session waits for a tool.
 // worker_missing comes before what a chat waits for: without workers nothing else
 // can change. A queue that no worker takes within five seconds has no worker either; a
-// message that waited for the chat before it only began to wait for a worker when the
+// message that waited for the chat before it only started to wait for a worker when the
 // session changed last.
 const ComputedWaiting = `
 	CASE

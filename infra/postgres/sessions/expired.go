@@ -24,7 +24,7 @@ const unused = `
 // which a user has written since is one of the class chat from then on, and stays.
 //
 // The sessions are locked and then looked at again, so that none is deleted whose next
-// message was acknowledged meanwhile; one that is being written to is left for later.
+// message was acknowledged in the meantime; one that is being written to is left for later.
 func (db *Base) DeleteExpired(
 	ctx context.Context, class domain.SessionClass, age time.Duration, limit int,
 ) (deleted []domain.DeletedSession, err error) {

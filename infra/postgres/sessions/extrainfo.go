@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// ExtraInfo gives what clients keep with a session. The caller is authorised.
+// ExtraInfo returns what clients keep with a session. The caller is authorised.
 func (db *Base) ExtraInfo(ctx context.Context, sessionID domain.SessionID) (domain.ExtraInfo, error) {
 	info := domain.ExtraInfo{SessionID: &sessionID, Extra: json.RawMessage("{}")}
 

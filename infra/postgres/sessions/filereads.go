@@ -32,7 +32,7 @@ type fileLock struct {
 	waiting int           // changes that hold or want it; guarded by FileReads.mu
 }
 
-// FileReads gives the store; one for each process, because it orders the
+// FileReads returns the store; one for each process, because it orders the
 // process's own changes before it asks the database for each.
 func (db *Base) FileReads() *FileReads { return &FileReads{db: db, files: map[fileKey]*fileLock{}} }
 
@@ -54,7 +54,7 @@ func (f *FileReads) Record(ctx context.Context, sessionID domain.SessionID, path
 // nothing. An error of change is returned as it is.
 //
 // No transaction and no connection is held while change runs, because a file
-// system may hang. A claim in the row holds the path; it is renewed meanwhile and
+// system may hang. A claim in the row holds the path; it is renewed in the meantime and
 // expires when its process has died.
 func (f *FileReads) Change(
 	ctx context.Context,
@@ -201,8 +201,8 @@ func (f *FileReads) renew(ctx context.Context, file fileKey, claimant string) {
 		WHERE  session_id = $1 AND path = $2 AND changing_by = $3`, file.session, file.path, claimant, fileLease)
 }
 
-// unclaim lets the next change go on and records what was written. When the claim
-// has expired meanwhile, what was written is not recorded as read: another process
+// unclaim lets the next change continue and records what was written. When the claim
+// has expired in the meantime, what was written is not recorded as read: another process
 // may have changed the file since.
 func (f *FileReads) unclaim(ctx context.Context, file fileKey, claimant, wrote string) error {
 	ctx, cancel := context.WithTimeout(ctx, fileLimit)

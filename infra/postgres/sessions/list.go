@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// ofTemplate is a condition on the row of sessions: its template's id begins with
+// ofTemplate is a condition on the row of sessions: its template's id starts with
 // @prefix.
 const ofTemplate = `template_id IS NOT NULL AND template_id COLLATE "C" >= @prefix AND template_id COLLATE "C" < @beyond`
 

@@ -25,7 +25,7 @@ type Locked struct {
 	ActiveChatID *domain.ChatID   `db:"active_chat_id"`
 	InitTaskID   *string          `db:"init_task_id"`
 	FromMessage  bool             `db:"intent_from_message"`
-	OperationID  *string          `db:"operation_id"` // what changes its history now: no chat begins meanwhile
+	OperationID  *string          `db:"operation_id"` // what changes its history now: no chat starts in the meantime
 	Replaying    bool             `db:"replaying"`    // it takes no messages, and no run but its replay's
 	OwnerClosed  bool             `db:"owner_closed"` // its owner's account is closed: no chat starts
 }

@@ -22,7 +22,7 @@ func (db *Base) DeleteSession(ctx context.Context, sessionID domain.SessionID) e
 	return pg.Fault("delete session", err)
 }
 
-// DeletedSessions gives sessions that were deleted longer than age ago and whose
+// DeletedSessions returns sessions that were deleted longer than age ago and whose
 // content has yet to be removed, at most limit of them, in the order of their ids and
 // after the given one.
 func (db *Base) DeletedSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.DeletedSession, error) {
@@ -79,7 +79,7 @@ var PurgedTables = []string{
 }
 
 // PurgeSession removes every row of a deleted session, some hundred in one
-// transaction, so that no other work waits for it. When it is interrupted it goes on
+// transaction, so that no other work waits for it. When it is interrupted it continues
 // where it was. Its run, files, objects and events are gone by then.
 func (db *Base) PurgeSession(ctx context.Context, sessionID domain.SessionID) error {
 	for _, table := range PurgedTables {

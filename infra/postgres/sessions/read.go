@@ -62,7 +62,7 @@ var visible = `
 	FROM   sessions s
 	WHERE  s.id = $1 AND ` + visibleTo("$2", "$3")
 
-// visibleTo is the condition under which a user may see the session s.
+// visibleTo returns the condition under which a user may see the session s.
 func visibleTo(userID, administrator string) string {
 	return `s.deleted_at IS NULL AND (s.owner_id = ` + userID + ` OR s.shared OR ` + administrator + `
 	       OR s.workspace_id IS NOT NULL AND EXISTS (

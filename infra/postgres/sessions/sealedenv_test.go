@@ -28,7 +28,7 @@ func sealing(t *testing.T, url, key string) *postgres.DB {
 	return db
 }
 
-// rawEnvs is what the table holds, as a dump of it shows.
+// rawEnvs returns what the table holds, as a dump of it shows.
 func rawEnvs(t *testing.T, db *postgres.DB) (all string) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(env::text, E'\n'), '') FROM sessions`).Scan(&all))

@@ -97,7 +97,7 @@ func (db *Base) searchSessions(ctx context.Context, q domain.SessionQuery, args 
 	return page, pg.Fault("read found sessions", err)
 }
 
-// hasGrams says whether the function grams of the database gives something for a
+// hasGrams reports whether the function grams of the database gives something for a
 // text: it does for three characters, and for two beyond ASCII.
 func hasGrams(text string) bool {
 	runes := []rune(text)

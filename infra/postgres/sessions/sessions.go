@@ -37,7 +37,7 @@ const callsSince = `(
 		SELECT b.chat_id FROM background_tasks b WHERE b.session_id = s.id AND b.finished_at IS NULL AND b.status = 'running'))`
 
 // restsSince is when the last command in the background, or the newest turn with its tool
-// calls, was over: a turn begins when the calls before it have ended.
+// calls, was over: a turn starts when the calls before it have ended.
 const restsSince = `greatest(s.created_at,
 	(SELECT max(b.finished_at) FROM background_tasks b WHERE b.session_id = s.id),
 	(SELECT greatest(e.started_at, (
@@ -212,7 +212,7 @@ func (db *Base) SetSessionShared(ctx context.Context, caller domain.User, id dom
 	return db.setSession(ctx, db.Pool, caller, id, "shared", shared)
 }
 
-// SetSessionMemory says whether the session uses and writes memories.
+// SetSessionMemory reports whether the session uses and writes memories.
 func (db *Base) SetSessionMemory(ctx context.Context, caller domain.User, id domain.SessionID, enabled bool) (domain.Session, error) {
 	return db.setSession(ctx, db.Pool, caller, id, "memory_enabled", enabled)
 }

@@ -86,7 +86,7 @@ func (db *Base) RequestTaskStops(ctx context.Context, sessionID domain.SessionID
 	return tasks, pg.Fault("stop background tasks", err)
 }
 
-// UnclaimedTasks gives what is needed to start the runs of tasks that none has
+// UnclaimedTasks returns what is needed to start the runs of tasks that none has
 // claimed for longer than age: the start was lost. They are at most limit, in the order of
 // their ids and after one.
 func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error) {

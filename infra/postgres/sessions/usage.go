@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// UsageColumns are the usage of the row with the given name, of a table that has sums.
+// UsageColumns returns the usage of the row with the given name, of a table that has sums.
 // UsageFields scans them.
 func UsageColumns(row string) string {
 	return callColumns(row) + `, CASE WHEN ` + row + `.cost_nano > 0 THEN ` + row + `.uncosted_tokens ELSE 0 END`
@@ -26,7 +26,7 @@ func UsageFields(u *domain.Usage) []any {
 	return []any{&u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.Cost, &u.UncostedTokens}
 }
 
-// UsageArgs are the parameters of AddToSession, AddToChat and CountUsage for what one
+// UsageArgs returns the parameters of AddToSession, AddToChat and CountUsage for what one
 // call of a model has used.
 func UsageArgs(model string, u domain.Usage) pgx.NamedArgs {
 	return pgx.NamedArgs{
@@ -57,7 +57,7 @@ func OwnerCalls(step string) string {
 		SELECT calls FROM deleted_usage WHERE owner_id = s.owner_id AND day = (now() AT TIME ZONE 'UTC')::date) o) ELSE 0 END)`
 }
 
-// CountUsage is the statement that counts a usage for the session whose id and owner the
+// CountUsage returns the statement that counts a usage for the session whose id and owner the
 // query gives, under the lock of the session.
 func CountUsage(session string) string {
 	return `

@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// workersGone says that there were workers, and that none has reported for 20
+// workersGone reports that there were workers, and that none has reported for 20
 // seconds: a worker reports every five.
 const workersGone = `coalesce((SELECT max(w.seen_at) FROM workers w) < now() - interval '20 seconds', false)`
 

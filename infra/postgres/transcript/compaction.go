@@ -72,7 +72,7 @@ func (db *Base) EndCompactionsOfChats(ctx context.Context) error {
 	return pg.Fault("end the compactions of ended chats", err)
 }
 
-// OpenCompaction begins a compaction, or finds one that was started.
+// OpenCompaction starts a compaction, or finds one that was started.
 func (db *Base) OpenCompaction(ctx context.Context, req domain.CompactionRequest) (domain.OpenedCompaction, error) {
 	var out domain.OpenedCompaction
 
@@ -199,7 +199,7 @@ func (s *Store) DelayCompaction(
 		return conversation.WaitForModel(ctx, tx, delayed.Session.ID, chatID, waiting, time.Until(delayed.Work.RetryAt))
 	})
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
-		return nil // deleted meanwhile: the next try finds that too
+		return nil // deleted in the meantime: the next try finds that too
 	}
 
 	return pg.Fault("delay compaction", err)

@@ -144,7 +144,7 @@ func resultOf(done domain.ClosingCompaction) domain.CompactionResult {
 	return r
 }
 
-// preview is the beginning of a summary.
+// preview returns the beginning of a summary.
 func preview(summary string) string {
 	const most = 280
 	if runes := []rune(summary); len(runes) > most {
@@ -200,8 +200,8 @@ func emitSkipped(tx *pg.Tx, row compacting, done domain.ClosingCompaction) error
 	return tx.Emit(done.SessionID, "", domain.EventCompactionSkip, domain.SkippedCompaction{CompactionID: done.ID, Reason: done.Reason})
 }
 
-// compactionEntry is what the entry of a compaction holds besides a turn's
-// fields: what clients are shown, and where the transcript goes on.
+// compactionEntry is what the entry of a compaction holds in addition to a turn's
+// fields: what clients are shown, and where the transcript continues.
 type compactionEntry struct {
 	CompactionID   string                   `json:"compaction_id"`
 	SummaryPreview string                   `json:"summary_preview"`
@@ -292,7 +292,7 @@ func emitCompaction(ctx context.Context, tx *pg.Tx, row compacting, done domain.
 // lastOfLoop is a scalar query for the last entry of loop $6 on branch $1.
 const lastOfLoop = `(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loop_id = $6 ORDER BY p.sequence DESC LIMIT 1)`
 
-// chatOfEntry is the chat that a compaction's entry belongs to: the one that
+// chatOfEntry returns the chat that a compaction's entry belongs to: the one that
 // needs it, else the last one whose turns it archives, else the session's last.
 func chatOfEntry(ctx context.Context, tx pgx.Tx, row compacting, done domain.ClosingCompaction) (chat domain.ChatID, err error) {
 	switch {
@@ -307,7 +307,7 @@ func chatOfEntry(ctx context.Context, tx pgx.Tx, row compacting, done domain.Clo
 	return chat, err
 }
 
-// summaryOf is the summary that counts: a failed compaction has none.
+// summaryOf returns the summary that counts: a failed compaction has none.
 func summaryOf(done domain.ClosingCompaction) string {
 	if done.Status == domain.CompactionFailed {
 		return ""

@@ -16,13 +16,13 @@ import (
 	"everloop/infra/postgres/sessions"
 )
 
-// ActiveBranchOf is a scalar query for the active branch of a session, given by an
+// ActiveBranchOf returns a scalar query for the active branch of a session, given by an
 // expression for its id.
 func ActiveBranchOf(session string) string {
 	return `(SELECT active_branch_id FROM sessions WHERE id = ` + session + `)`
 }
 
-// TurnColumns are the columns of the entry e as a turn, as the branch shows it, with its
+// TurnColumns returns the columns of the entry e as a turn, as the branch shows it, with its
 // tool calls as one JSON array. ScanTurn reads them.
 func TurnColumns(branch string) string {
 	return `
@@ -150,7 +150,7 @@ func (db *Base) Messages(ctx context.Context, sessionID domain.SessionID, after 
 		}
 
 		if limit -= want; len(turns) < want {
-			_, err := db.activeBranch(ctx, sessionID) // deleted meanwhile, it may have lost its last turns
+			_, err := db.activeBranch(ctx, sessionID) // deleted in the meantime, it may have lost its last turns
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (db *Base) activeBranch(ctx context.Context, sessionID domain.SessionID) (b
 	return branch, pg.Fault("read messages", err)
 }
 
-// Live gives the database's side of a subscription: open turns with the text
+// Live returns the database's side of a subscription: open turns with the text
 // flushed so far, open questions and the queue, all at one moment.
 func (db *Base) Live(ctx context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	var live domain.LiveState
@@ -260,7 +260,7 @@ func queue(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) ([]domain
 	})
 }
 
-// OpenTurnsOfChat gives the chat's turns that still stream, to restore their
+// OpenTurnsOfChat returns the chat's turns that still stream, to restore their
 // text before they are closed for a worker that died.
 func (db *Base) OpenTurnsOfChat(ctx context.Context, chatID domain.ChatID) ([]domain.OpenTurn, error) {
 	rows, _ := db.Pool.Query(ctx, `

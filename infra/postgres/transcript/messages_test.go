@@ -83,7 +83,7 @@ func TestMessagesOverManyReads(t *testing.T) {
 }
 
 // TestSlowReadersHoldNoConnection: more readers than there are connections stand
-// still between two turns, and others go on as if they were not there.
+// still between two turns, and others continue as if they were not there.
 func TestSlowReadersHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})

@@ -11,7 +11,7 @@ import (
 )
 
 // lastCompaction gives, as one row of last, the newest compaction of loop $2 that
-// the branch shows before sequence $3: where the loop's transcript begins.
+// the branch shows before sequence $3: where the loop's transcript starts.
 func lastCompaction(branch string) string {
 	return `
 	last AS MATERIALIZED (

@@ -202,7 +202,7 @@ func TestSkippedCompaction_thatWasAskedFor_isAnnounced(t *testing.T) {
 	ofClient, err := j.RequestCompaction(t.Context(), owner, session.ID)
 	require.NoError(t, err)
 
-	for _, id := range []string{ofChat.ID, ofClient.ID, ofClient.ID} { // the second time it is over
+	for _, id := range []string{ofChat.ID, ofClient.ID, ofClient.ID} { // the second time it has ended
 		_, _, err = j.CloseCompaction(t.Context(), domain.ClosingCompaction{
 			ID: id, SessionID: session.ID, Status: domain.CompactionSkipped, Reason: "there is nothing",
 		})

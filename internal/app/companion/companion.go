@@ -1,4 +1,4 @@
-// Package companion has the roles of the services beside the agent: the identity
+// Package companion has the roles of the services next to the agent: the identity
 // service, the skill registry, the desktop, the model gateway, git hosting and the mock
 // service. The agent reaches them over HTTP only, whether they run in the process of
 // `up` or as roles of their own.
@@ -16,7 +16,7 @@ import (
 	"everloop/internal/lifecycle"
 )
 
-// companion is a service beside the agent. Its file has all that this package knows of
+// companion is a service next to the agent. Its file has all that this package knows of
 // it; the list below names them all, in the order in which they start.
 type companion struct {
 	label    string // in the summary of a start
@@ -30,7 +30,7 @@ type companion struct {
 	open func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error)
 }
 
-// list lists the services that `up` runs beside the agent.
+// list lists the services that `up` runs next to the agent.
 func list() []companion {
 	return []companion{identityCompanion(), registryCompanion(), desktopCompanion(), gatewayCompanion(), gitCompanion(), mockCompanion()}
 }
@@ -81,10 +81,10 @@ type Agent struct {
 	RegistryURL string
 }
 
-// url is the address by which services of this process reach the agent.
+// url returns the address by which services of this process reach the agent.
 func (a Agent) url() string { return "http://" + flags.Reachable(a.Addr) }
 
-// agentURL is where the companions ask whether credentials are valid.
+// agentURL returns where the companions ask whether credentials are valid.
 func (s *Settings) agentURL(agent Agent) string {
 	return cmp.Or(s.registrySettings.AgentURL, agent.url())
 }
@@ -130,10 +130,10 @@ func (b *Beside) Close() error {
 	return failed
 }
 
-// Addr is where the companion of a variable listens.
+// Addr returns where the companion of a variable listens.
 func (b *Beside) Addr(variable string) string { return b.fronts[variable].Addr().String() }
 
-// URL is the address by which the agent reaches the companion of a variable.
+// URL returns the address by which the agent reaches the companion of a variable.
 func (b *Beside) URL(variable string) string { return "http://" + flags.Reachable(b.Addr(variable)) }
 
 // Addrs are those of all of them.

@@ -16,7 +16,7 @@ import (
 	"everloop/companions/identity/upstream"
 )
 
-// The services beside the agent reach it also where it listens on every address.
+// The services next to the agent reach it also where it listens on every address.
 func TestSettings_agentURL(t *testing.T) {
 	t.Parallel()
 

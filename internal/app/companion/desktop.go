@@ -22,7 +22,7 @@ const (
 	desktopOtherPort = "8080"
 )
 
-// desktopCompanion is the desktop beside the agent.
+// desktopCompanion returns the desktop next to the agent.
 func desktopCompanion() companion {
 	return companion{
 		label: "Desktop", variable: "DESKTOP_ADDR", listen: listenDesktop,

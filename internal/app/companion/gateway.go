@@ -16,7 +16,7 @@ import (
 	"everloop/internal/lifecycle"
 )
 
-// gatewayCompanion is the model gateway beside the agent.
+// gatewayCompanion returns the model gateway next to the agent.
 func gatewayCompanion() companion {
 	return companion{
 		label: "Model gateway", variable: "GATEWAY_ADDR",
@@ -101,7 +101,7 @@ func newGateway(dataDir, key, mockURL, agent string, keys flags.Keys, allowed ho
 	return gateway.New(cfg)
 }
 
-// gatewayKey is the key that is kept in a file, made at the first start.
+// gatewayKey returns the key that is kept in a file, made at the first start.
 func gatewayKey(keys flags.Keys, dataDir string) (string, error) {
 	file, err := keys.KeyFile(dataDir, "gateway-key")
 	if err != nil {

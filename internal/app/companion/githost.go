@@ -35,7 +35,7 @@ func gitService(service *githost.Service, front net.Listener) lifecycle.Service 
 	return lifecycle.Func("git hosting", func(ctx context.Context) error { return service.Serve(ctx, front) })
 }
 
-// gitCompanion is the git hosting service beside the agent.
+// gitCompanion returns the git hosting service next to the agent.
 func gitCompanion() companion {
 	return companion{
 		label: "Git hosting", variable: "GIT_ADDR",
@@ -62,7 +62,7 @@ func gitCompanion() companion {
 	}
 }
 
-// withoutGit answers in the place of git hosting on a machine that has no git: all else
+// withoutGit answers instead of git hosting on a machine that has no git: all else
 // works there.
 func withoutGit(front net.Listener, allowed hosts.List) lifecycle.Service {
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -22,7 +22,7 @@ import (
 	"everloop/internal/lifecycle"
 )
 
-// identityCompanion is the identity service beside the agent.
+// identityCompanion returns the identity service next to the agent.
 func identityCompanion() companion {
 	return companion{
 		label: "Identity", variable: "IDENTITY_ADDR",
@@ -38,7 +38,7 @@ func identityCompanion() companion {
 	}
 }
 
-// identityConfig is the configuration of the identity service beside the agent.
+// identityConfig returns the configuration of the identity service next to the agent.
 func (s *Settings) identityConfig(agent Agent, front net.Listener) (identity.Config, error) {
 	box, err := agent.Keys.SecretBox(agent.DataDir, agent.EncryptionKey)
 	if err != nil {

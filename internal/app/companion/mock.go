@@ -11,7 +11,7 @@ import (
 	"everloop/internal/lifecycle"
 )
 
-// mockCompanion is the mock service beside the agent.
+// mockCompanion returns the mock service next to the agent.
 func mockCompanion() companion {
 	return companion{
 		label: "Mock service", variable: "MOCK_ADDR",
@@ -36,7 +36,7 @@ type mockSettings struct {
 	RequestLog bool `name:"mock-request-log" help:"Keep the last requests to the demo model in memory, for tests; /control/requests of the mock service shows them."`
 }
 
-// config is the mock service's, for people: with pauses as of a real model.
+// config returns the mock service's, for people: with pauses as of a real model.
 func (s mockSettings) config(allowed hosts.List) mock.Config {
 	return mock.Config{Pace: mock.DefaultPace, Log: slog.Default(), KeepRequests: s.RequestLog, Hosts: allowed}
 }

@@ -50,7 +50,7 @@ func registryService(service *registry.Service, front net.Listener) lifecycle.Se
 	return lifecycle.Func("skill registry", func(ctx context.Context) error { return service.Serve(ctx, front) })
 }
 
-// registryCompanion is the skill registry beside the agent.
+// registryCompanion returns the skill registry next to the agent.
 func registryCompanion() companion {
 	return companion{
 		label: "Registry", variable: "REGISTRY_ADDR",

@@ -71,7 +71,7 @@ func (c *Command) Run(ctx context.Context) error {
 	return errors.Join(c.serve(ctx, chosen, engines), Stop(engines))
 }
 
-// chosen are the engines to start.
+// chosen returns the engines to start.
 func (c *Command) chosen() ([]Engine, error) {
 	list := (&Settings{}).Engines() // no setting points one elsewhere
 	if len(c.Only) == 0 {
@@ -101,7 +101,7 @@ func names(engines []Engine) []string {
 	return all
 }
 
-// config says how they are started.
+// config returns how they are started.
 func (c *Command) config(chosen []Engine) embedded.Config {
 	cfg := embedded.Config{
 		Dir: c.Dir,

@@ -133,7 +133,7 @@ func (e Engine) Check(ctx context.Context, c *Clients) (message string, err erro
 	return e.check(ctx, c)
 }
 
-// Diagnose is the check of `everloop doctor`: the external engine is probed, and what
+// Diagnose returns the check of `everloop doctor`: the external engine is probed, and what
 // the embedded one needs is looked for.
 func (e Engine) Diagnose(ctx context.Context, dataDir string, how Embedding) []doctor.Check {
 	switch {

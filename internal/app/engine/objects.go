@@ -29,7 +29,7 @@ type objectsClients struct {
 	Objects *objects.Store
 }
 
-// Engine is the object store with these settings.
+// Engine returns the object store with these settings.
 func (s *ObjectsSettings) Engine() Engine {
 	return Engine{
 		Name: "objects", Label: "object store", Title: "Objects (S3)", Variable: "S3_ENDPOINT",

@@ -84,7 +84,7 @@ func (s *TemporalSettings) Engine() Engine {
 	}
 }
 
-// client gives the options of Temporal's client.
+// client returns the options of Temporal's client.
 func (s *TemporalSettings) client() client.Options {
 	options := s.options
 	if options.HostPort == "" { // else it is reached inside the process
@@ -134,7 +134,7 @@ func (s *TemporalSettings) probe(ctx context.Context) []doctor.Check {
 	return append([]doctor.Check{doctor.CheckOf("Temporal", server)}, versions...)
 }
 
-// workerVersions says which build of the workers gets new chats, and which may be
+// workerVersions returns which build of the workers gets new chats, and which may be
 // stopped. A server that workers have not joined yet has nothing to say.
 func workerVersions(ctx context.Context, d temporal.Deployment) []doctor.Check {
 	refusal, err := d.Refusal(ctx)

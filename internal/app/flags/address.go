@@ -26,7 +26,7 @@ func Listen(variable, addr string) (net.Listener, error) {
 	return listener, err
 }
 
-// Reachable gives a listener's address as one to connect to.
+// Reachable returns a listener's address as one to connect to.
 func Reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {

@@ -17,7 +17,7 @@ type Keys struct {
 	KeyDir string `env:"KEY_DIR" type:"path" help:"Directory of encryption-key and temporal-key, which the roles of one deployment share; DATA_DIR when unset."`
 }
 
-// PrivateDirs are the directories that no command of an agent may see.
+// PrivateDirs returns the directories that no command of an agent may see.
 func (s Keys) PrivateDirs(dataDir string) []string {
 	if s.KeyDir == "" {
 		return []string{dataDir}

@@ -18,7 +18,7 @@ type moment struct {
 	name   string
 	chatID domain.ChatID // of the source
 	data   json.RawMessage
-	entry  *transfer.EntryRecord // with the event that begins a turn
+	entry  *transfer.EntryRecord // with the event that starts a turn
 
 	checkpoint *transfer.CheckpointRecord
 	files      string
@@ -44,7 +44,7 @@ func (s *source) script(sessionID domain.SessionID, branchID domain.BranchID) ([
 	return s.renamed(moments, s.names(sessionID, branchID))
 }
 
-// names gives everything that has an id a new one. They are made in the order in
+// names returns everything that has an id a new one. They are made in the order in
 // which things appear, so that they sort as the old ones did.
 func (s *source) names(sessionID domain.SessionID, branchID domain.BranchID) recordings.Names {
 	names := recordings.Names{IDs: map[string]string{}, From: string(s.sessionID), To: string(sessionID)}

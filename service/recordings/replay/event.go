@@ -36,7 +36,7 @@ func parse(data json.RawMessage) (event, error) {
 	return e, err
 }
 
-// turn is the turn that the event belongs to, "" for one of the whole chat.
+// turn returns the turn that the event belongs to, "" for one of the whole chat.
 func (e event) turn() domain.TurnID {
 	if e.Turn != nil {
 		return e.Turn.TurnID

@@ -123,7 +123,7 @@ type replayPlayer struct {
 	last  time.Time                     // when the step before was due
 }
 
-// catchUp puts together the text of turns that were begun before.
+// catchUp puts together the text of turns that were started before.
 func (p *replayPlayer) catchUp() error {
 	for _, step := range p.steps[:min(p.claim.Position, len(p.steps))] {
 		if _, err := p.fold(step); err != nil {
@@ -237,7 +237,7 @@ func (p *replayPlayer) wait(ctx context.Context) error {
 	return nil
 }
 
-// gap is the recorded pause before a step.
+// gap returns the recorded pause before a step.
 func (p *replayPlayer) gap(position int) time.Duration {
 	return min(time.Duration(p.steps[position].Gap)*time.Millisecond, replayPause)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // rebuilt gives the moments of a chat from its records alone: each block of text
-// is one delta, and the times are those at which turns and calls began and ended.
+// is one delta, and the times are those at which turns and calls started and ended.
 func (s *source) rebuilt(chatID domain.ChatID) ([]moment, error) {
 	b := &rebuilder{chatID: chatID}
 	chat, entries := s.chats[chatID], s.byChat[chatID]

@@ -8,7 +8,7 @@ import (
 )
 
 // recorded gives the moments of a chat from its events, if they are all there:
-// they begin and end the chat, and put together they are its turns as the database
+// they start and end the chat, and put together they are its turns as the database
 // hold them.
 func (s *source) recorded(chatID domain.ChatID) (moments []moment, whole bool) {
 	folds, ended := map[domain.TurnID]*domain.TurnFold{}, map[domain.TurnID]string{}
@@ -60,7 +60,7 @@ func (s *source) recorded(chatID domain.ChatID) (moments []moment, whole bool) {
 				return nil, false
 			}
 		} else if p.TurnID != "" && e.Name != domain.EventSessionCompacted && e.Name != domain.EventCheckpoint {
-			return nil, false // of a turn that began before what is kept
+			return nil, false // of a turn that started before what is kept
 		}
 
 		if !started {
@@ -84,7 +84,7 @@ func (s *source) recorded(chatID domain.ChatID) (moments []moment, whole bool) {
 	return moments, true
 }
 
-// asReplay gives a chat:start its trigger: a chat that goes on after an answer
+// asReplay gives a chat:start its trigger: a chat that continues after an answer
 // does so in a replay too.
 func asReplay(data json.RawMessage, trigger domain.Trigger) (json.RawMessage, error) {
 	var start domain.ChatStarted
@@ -109,7 +109,7 @@ func has(moments []moment, turnID domain.TurnID) bool {
 	return false
 }
 
-// same says that the events of a turn make what the database holds of it.
+// same reports that the events of a turn make what the database holds of it.
 func same(e *transfer.EntryRecord, fold *domain.TurnFold) bool {
 	if fold == nil {
 		return false

@@ -339,7 +339,7 @@ func (a *audience) take(step replay.Step) {
 	}
 }
 
-// said are the turns that ended well, with their text and results.
+// said returns the turns that ended well, with their text and results.
 func (a *audience) said() []string {
 	var out []string
 

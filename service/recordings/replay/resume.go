@@ -79,10 +79,10 @@ func (p *played) call(e event) {
 	}
 }
 
-// resume makes the script that goes on behind an interruption: what was played
+// resume makes the script that continues behind an interruption: what was played
 // stays, what was open then was closed, and the rest is played in a chat of its
 // own. A turn that was cut is emitted again; results for calls that were cancelled
-// are left out. Position is where playing goes on.
+// are left out. Position is where playing continues.
 func resume(script []replay.Step, at int) (steps []replay.Step, position int, err error) {
 	at = min(at, len(script))
 
@@ -93,7 +93,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 
 	names := recordings.Names{IDs: map[string]string{}}
 
-	dead := map[string]bool{} // turns and calls that were closed for good
+	dead := map[string]bool{} // turns and calls that were closed permanently
 	for id := range was.paused {
 		dead[string(id)] = true
 	}

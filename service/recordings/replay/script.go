@@ -12,7 +12,7 @@ import (
 	"everloop/domain/replay"
 )
 
-// Prefix is where the scripts of a replay session lie; who deletes the
+// Prefix returns where the scripts of a replay session lie; who deletes the
 // session deletes them.
 func Prefix(sessionID domain.SessionID) string {
 	return "replays/" + string(sessionID) + "/"

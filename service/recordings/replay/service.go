@@ -32,7 +32,7 @@ func New(deps recordings.Deps, archive *recordings.Service) (*Service, error) {
 	return &Service{Store: NewStore(deps.DB, deps.Outbox), deps: deps, archive: archive}, nil
 }
 
-// Preview says whether a session can be replayed. The caller is authorised.
+// Preview reports whether a session can be replayed. The caller is authorised.
 func (d *Service) Preview(ctx context.Context, session domain.Session) (replay.Preview, error) {
 	src, err := d.read(ctx, session)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Service) read(ctx context.Context, session domain.Session) (*source, er
 	return src, d.archive.SessionRecords(ctx, session.ID, true, src.frame, src.entry)
 }
 
-// Start makes a session of the caller's that plays the given one, and begins to
+// Start makes a session of the caller's that plays the given one, and starts to
 // play. The caller is authorised.
 func (d *Service) Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (domain.SessionID, error) {
 	src, err := d.read(ctx, session)
@@ -95,7 +95,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 	return made.SessionID, nil
 }
 
-// make keeps what the replay needs before its row says that it is there.
+// make keeps what the replay needs before its row reports that it is there.
 func (d *Service) make(ctx context.Context, in replay.NewReplay, steps []replay.Step, pictures bool) (err error) {
 	if in.Script, err = d.keep(ctx, in.SessionID, steps); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (d *Service) discard(ctx context.Context, sessionID domain.SessionID) error
 	return errors.Join(d.deps.Objects.DeletePrefix(ctx, Prefix(sessionID)), d.deps.Objects.DeletePrefix(ctx, images(sessionID)))
 }
 
-// before is the snapshot of the files as they were before the first turn; "" when
+// before returns the snapshot of the files as they were before the first turn; "" when
 // there is none.
 func (s *source) before() string {
 	for _, k := range s.tree.Checkpoints {
@@ -139,7 +139,7 @@ func (s *source) before() string {
 	return ""
 }
 
-// pictures says whether any message of the branch has pictures or recordings, or any result images.
+// pictures reports whether any message of the branch has pictures or recordings, or any result images.
 func (s *source) pictures() bool {
 	for _, e := range s.entries {
 		for _, p := range e.Parts {
@@ -218,7 +218,7 @@ func (d *Service) Change(ctx context.Context, owner domain.User, session domain.
 	return nil
 }
 
-// resume goes on playing behind an interruption.
+// resume continues playing behind an interruption.
 func (d *Service) resume(ctx context.Context, owner domain.User, session domain.Session, claim replay.Claim) error {
 	script, err := d.Script(ctx, claim.Script)
 	if err != nil {
@@ -244,7 +244,7 @@ func (d *Service) resume(ctx context.Context, owner domain.User, session domain.
 	return nil
 }
 
-// Settle brings the files to a session whose playback is over, when they are
+// Settle brings the files to a session whose playback has ended, when they are
 // owed. It may be broken off at any point and run again.
 func (d *Service) Settle(ctx context.Context, sessionID domain.SessionID) error {
 	claim, err := d.Replay(ctx, sessionID)

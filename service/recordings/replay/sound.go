@@ -8,7 +8,7 @@ import (
 	"everloop/domain/transfer"
 )
 
-// sound says that an event says of its turn what the store holds, in words that
+// sound reports that an event says of its turn what the store holds, in words that
 // the store takes. Events of an imported session were written elsewhere:
 // a chat with one that is not sound is put together from the database, as one
 // whose events are gone.

@@ -90,7 +90,7 @@ func (s *source) event(e domain.LoggedEvent) error {
 	return nil
 }
 
-// reason says why the branch cannot be replayed; "" when it can.
+// reason returns why the branch cannot be replayed; "" when it can.
 func (s *source) reason(session domain.Session) string {
 	switch {
 	case session.Replay.Plays(),

@@ -26,7 +26,7 @@ type stepPlayer struct {
 }
 
 // playedParent is a scalar query for the parent of the next entry of the loop $6
-// on branch $1: the loop's last one, or the turn whose call began the loop.
+// on branch $1: the loop's last one, or the turn whose call started the loop.
 const playedParent = `coalesce(
 	(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loop_id = $6 ORDER BY p.sequence DESC LIMIT 1),
 	(SELECT t.entry_id FROM tool_calls t WHERE t.id = $6))`
@@ -128,7 +128,7 @@ func (p stepPlayer) play(ctx context.Context, step replay.Step) error {
 }
 
 // checkpoint notes a checkpoint of the source as one of this session. Its files
-// are the source's until the playback is over and they are copied.
+// are the source's until the playback has ended and they are copied.
 func (p stepPlayer) checkpoint(ctx context.Context, step replay.Step) error {
 	k := step.Checkpoint
 	if k.SnapshotID == nil {
@@ -243,16 +243,34 @@ func (p stepPlayer) turnStart(ctx context.Context, step replay.Step, e playedEve
 
 	own.Sequence = sequence
 
-	err = p.QueryRow(ctx, `
+	err = p.QueryRow(
+		ctx,
+		`
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, parent_fork_tool_call_id, kind, role, status,
 		                     step, attempt, blocks, parts, model, context_window, deprecated_on, reasoning_field,
 		                     server_members)
 		VALUES ($2, $3, $1, $4, `+playedParent+`, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $15, CASE
 			WHEN $16 THEN ARRAY[$1] END, $17, $18)
 		RETURNING started_at`,
-		p.session.BranchID, own.TurnID, p.session.ID, sequence, step.ChatID, own.LoopID, own.ParentForkToolCallID, own.Kind, own.Role,
-		own.Status, step.Entry.Step, own.Blocks, recordings.NullParts(step.Entry.Parts), own.Model, step.Entry.ContextWindow, step.Entry.Deprecated,
-		step.Entry.ReasoningField, step.Entry.ServerMembers).
+		p.session.BranchID,
+		own.TurnID,
+		p.session.ID,
+		sequence,
+		step.ChatID,
+		own.LoopID,
+		own.ParentForkToolCallID,
+		own.Kind,
+		own.Role,
+		own.Status,
+		step.Entry.Step,
+		own.Blocks,
+		recordings.NullParts(step.Entry.Parts),
+		own.Model,
+		step.Entry.ContextWindow,
+		step.Entry.Deprecated,
+		step.Entry.ReasoningField,
+		step.Entry.ServerMembers,
+	).
 		Scan(&own.StartedAt)
 	if err != nil {
 		return nil, err

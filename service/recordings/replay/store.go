@@ -101,7 +101,7 @@ func (s *Store) Replay(ctx context.Context, sessionID domain.SessionID) (replay.
 	return claim, pg.Fault("read replay", err)
 }
 
-// StaleReplays gives the replays that should be playing, or whose files
+// StaleReplays returns the replays that should be playing, or whose files
 // should be copied, and of which nothing was heard for so long.
 func (s *Store) StaleReplays(ctx context.Context, age time.Duration) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
@@ -166,7 +166,7 @@ func (s *Store) PlaySteps(ctx context.Context, in replay.PlayedSteps) (replay.Cl
 	return claim, pg.Fault("play replay", err)
 }
 
-// PauseReplay pauses a playback that cannot go on, as a stop would. Doing it
+// PauseReplay pauses a playback that cannot continue, as a stop would. Doing it
 // again, or for a player that was replaced, changes nothing.
 func (s *Store) PauseReplay(ctx context.Context, sessionID domain.SessionID, attempt int) error {
 	err := s.outbox.Update(ctx, func(tx *pg.Tx) error {
@@ -247,8 +247,8 @@ func (s *Store) HandOverReplay(ctx context.Context, ownerID string, sessionID do
 	})
 }
 
-// ResumeReplay goes on playing from a new script, which begins with what was
-// played. It is refused when the replay has moved meanwhile, or when the session
+// ResumeReplay continues playing from a new script, which starts with what was
+// played. It is refused when the replay has moved in the meantime, or when the session
 // was used since it was handed over.
 func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was replay.Claim, script string, position, total int) error {
 	return s.outbox.Update(ctx, func(tx *pg.Tx) error {

@@ -94,7 +94,7 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// sharedDirectories gives the length of the directories that both paths begin with;
+// sharedDirectories gives the length of the directories that both paths start with;
 // before may be one of them itself.
 func sharedDirectories(before, path string) int {
 	n := 0

@@ -26,7 +26,7 @@ const (
 	maxCount       = 1 << 50 // of tokens, bytes and milliseconds: sums of them stay numbers
 )
 
-// countable says that numbers count something, and no more than there can be.
+// countable reports that numbers count something, and no more than there can be.
 func countable[N int | int64](most int64, numbers ...N) bool {
 	for _, n := range numbers {
 		if n < 0 || int64(n) > most {

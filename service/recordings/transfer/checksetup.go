@@ -72,7 +72,7 @@ func (p *pack) checkSetup() error {
 	return nil
 }
 
-// carried is what of a setup an import takes over. An archive may come from
+// carried returns what of a setup an import takes over. An archive may come from
 // anybody: it opens none of the importer's environment buckets to the session's
 // tools, allows no call that their own rules would ask about, makes no call by itself, has
 // no other user answer its questions, and gives their agent no instructions.

@@ -71,8 +71,8 @@ func (p *pack) checkTurns() error {
 }
 
 // wait notes whether the chat of a turn waits for an answer. One that waits for a
-// permission, or for the answer to a sub-agent, does not go on waiting: what would
-// go on is not carried.
+// permission, or for the answer to a sub-agent, does not continue waiting: what would
+// continue is not carried.
 func (p *pack) wait(e transfer.EntryRecord) {
 	for _, call := range e.Calls {
 		if call.Question == nil || call.Question.State != "open" {
@@ -85,7 +85,7 @@ func (p *pack) wait(e transfer.EntryRecord) {
 	}
 }
 
-// parked says that a chat goes on waiting for its answer.
+// parked reports that a chat continues waiting for its answer.
 func (p *pack) parked(c transfer.ChatRecord) bool {
 	return c.State == "parked" && p.waiting[c.ID] && p.session.Status == domain.SessionWaitingForInput
 }

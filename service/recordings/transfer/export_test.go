@@ -8,7 +8,7 @@ import (
 	"everloop/domain/transfer"
 )
 
-// Config is the configuration, for tests that change a part of it.
+// Config returns the configuration, for tests that change a part of it.
 func (d *Service) Config() *Config { return &d.cfg }
 
 // LoseStartAnswer makes starts of imports that are stored fail as when their answer is lost.

@@ -69,7 +69,7 @@ func (x *Export) workspace(ctx context.Context, z *zipper) error {
 	})
 }
 
-// unreadable says that the trouble is the file's own: it is gone meanwhile, or is
+// unreadable reports that the trouble is the file's own: it is gone in the meantime, or is
 // no regular file any more.
 func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || domain.AsError(err).Kind != domain.Internal

@@ -154,7 +154,7 @@ func typeOf(mode fs.FileMode) string {
 	return typeFile
 }
 
-// linkProblem says why a link of a workspace is not carried; "" when it is. Its
+// linkProblem returns why a link of a workspace is not carried; "" when it is. Its
 // target must lie inside by its words alone: after the first name there is no way
 // up, so that no other link on the way can make it lead elsewhere.
 func linkProblem(at, target string) string {

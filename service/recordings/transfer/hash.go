@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// hashOf is the SHA-256 of a content.
+// hashOf returns the SHA-256 of a content.
 func hashOf(ctx context.Context, content io.Reader) (string, error) {
 	h := sha256.New()
 	_, err := io.Copy(h, &untilDone{ctx, content})

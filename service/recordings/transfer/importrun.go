@@ -17,7 +17,7 @@ import (
 const startTimeout = 30 * time.Second
 
 // Import makes a session of an uploaded archive and waits for it. A workflow carries
-// it out, so that it goes on when the caller leaves. A request with the
+// it out, so that it continues when the caller leaves. A request with the
 // Idempotency-Key of another one gets the result of that one.
 func (d *Service) Import(
 	ctx context.Context,
@@ -58,7 +58,7 @@ func requestSum(in transfer.ImportRequest) ([]byte, error) {
 	return sum[:], err
 }
 
-// start starts the workflow of an import. It does not wait, and goes on when the
+// start starts the workflow of an import. It does not wait, and continues when the
 // caller has left.
 func (d *Service) start(ctx context.Context, in transfer.Import) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
@@ -167,12 +167,12 @@ func (d *Service) Abort(ctx context.Context, sessionID domain.SessionID, reason 
 }
 
 // fence returns a context that is cancelled with domain.ErrFenced once another
-// attempt may have begun.
+// attempt may have started.
 func (d *Service) fence(ctx context.Context, in transfer.Import) (context.Context, func()) {
 	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.CheckImport(ctx, in) })
 }
 
-// final says that an import is not tried again.
+// final reports that an import is not tried again.
 func final(err error, attempt int) bool {
 	switch domain.AsError(err).Kind {
 	case domain.Unavailable:
@@ -282,7 +282,7 @@ func (d *Service) removeUploads(ctx context.Context) error {
 	return err
 }
 
-// removeEnded goes on where it was interrupted, and after an import that cannot be removed.
+// removeEnded continues where it was interrupted, and after an import that cannot be removed.
 // One goroutine calls it.
 func (d *Service) removeEnded(ctx context.Context) error {
 	var failed error

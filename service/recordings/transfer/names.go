@@ -10,7 +10,7 @@ import (
 	"everloop/service/recordings/replay"
 )
 
-// names gives everything in the archive an id of the new session. Nothing else
+// names returns everything in the archive an id of the new session. Nothing else
 // is ever named: an id that the archive does not have was refused before.
 func (p *pack) names(sessionID domain.SessionID) recordings.Names {
 	names := recordings.Names{IDs: map[string]string{}, From: string(p.session.ID), To: string(sessionID)}
@@ -85,7 +85,7 @@ func (p *pack) newSession(id domain.SessionID, ownerID string, uid int, o transf
 	return out
 }
 
-// renamed gives the id by which the imported session has what had an id in the archive.
+// renamed returns the id by which the imported session has what had an id in the archive.
 func renamed[T ~string](im *importing, old T) T { return T(im.names.IDs[string(old)]) }
 
 func renamedRef[T ~string](im *importing, old *T) *T {
@@ -102,7 +102,7 @@ func renamedRef[T ~string](im *importing, old *T) *T {
 }
 
 // tree gives the frame of the conversation its new names. A chat that was under
-// way is over: nothing carries it any more.
+// way has ended: nothing carries it any more.
 func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 	p := im.pack
 	out := transfer.SessionTree{ActiveBranchID: renamed(im, p.tree.ActiveBranchID)}

@@ -61,7 +61,7 @@ func places(v any, at []string, found *[][]string) {
 	}
 }
 
-// put gives the value with another one at a place.
+// put returns the value with another one at a place.
 func put(v any, at []string, value any) any {
 	if len(at) == 0 {
 		return value
@@ -122,7 +122,7 @@ func TestOddValuesAnywhere(t *testing.T) {
 	}
 }
 
-// tried are the odd values to try at a place: now and then one of them, or all of
+// tried returns the odd values to try at a place: now and then one of them, or all of
 // them everywhere, which takes minutes.
 func tried(all bool) []any {
 	if all {

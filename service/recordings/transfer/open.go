@@ -49,7 +49,7 @@ type pack struct {
 	turns    int
 	calls    int
 	events   int
-	waiting  map[domain.ChatID]bool // chats that wait for an answer, and can go on waiting
+	waiting  map[domain.ChatID]bool // chats that wait for an answer, and can continue waiting
 }
 
 // open checks an archive for a workspace that may hold room bytes (0: no limit). It

@@ -30,7 +30,7 @@ type listedFile struct {
 	mode    uint16
 }
 
-// carried gives the entries as they are written.
+// carried returns the entries as they are written.
 func (s listedSnapshot) carried() []domain.CarriedFile {
 	list := make([]domain.CarriedFile, len(s.Files))
 	for i, f := range s.Files {
@@ -161,7 +161,7 @@ func (r *pointsReader) file(s *listedSnapshot) error {
 	return nil
 }
 
-// shared gives equal texts one memory.
+// shared returns equal texts one memory.
 func (r *pointsReader) shared(text string) string {
 	if known, found := r.texts[text]; found {
 		return known

@@ -253,7 +253,7 @@ func (w *importWriter) turn(e transfer.EntryRecord) error {
 	return nil
 }
 
-// deprecatedOn gives the branches that leave the entry out. Archives of earlier
+// deprecatedOn returns the branches that leave the entry out. Archives of earlier
 // versions say only that every branch does.
 func deprecatedOn(e transfer.EntryRecord) []domain.BranchID {
 	if e.Deprecated && len(e.DeprecatedOn) == 0 {

@@ -115,7 +115,7 @@ func TestASetupOfAnArchiveGivesNothingAway(t *testing.T) {
 	}
 }
 
-// Neither an upload, nor its copy on the disk, nor an export begins while only the
+// Neither an upload, nor its copy on the disk, nor an export starts while only the
 // reserve of the disk is free.
 func TestService_diskFull(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,7 @@ func (s *Store) StartImport(ctx context.Context, in transfer.ImportRequest, sum 
 	}
 }
 
-// importOf gives the import that has a key of the owner of an upload, and says
+// importOf returns the import that has a key of the owner of an upload, and says
 // whether it is of the same archive and options.
 func (s *Store) importOf(ctx context.Context, uploadID, key string, sum []byte) (sessionID domain.SessionID, same bool, err error) {
 	var its []byte
@@ -123,7 +123,7 @@ func (s *Store) importOf(ctx context.Context, uploadID, key string, sum []byte) 
 	return sessionID, bytes.Equal(its, sum), err
 }
 
-// AttemptImport begins another attempt at a running import. Attempts before it can
+// AttemptImport starts another attempt at a running import. Attempts before it can
 // no longer write. An import that is over is returned as it is.
 func (s *Store) AttemptImport(ctx context.Context, sessionID domain.SessionID) (transfer.Import, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

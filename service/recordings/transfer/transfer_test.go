@@ -493,7 +493,7 @@ func (r runs) StartImport(ctx context.Context, in domaintransfer.Import) error {
 	return ctx.Err()
 }
 
-// shown is what a session says of itself, with ids numbered in the order in which
+// shown returns what a session says of itself, with ids numbered in the order in which
 // they come: two sessions that say the same are the same.
 func (h *house) shown(s domain.Session) string {
 	h.t.Helper()

@@ -25,7 +25,7 @@ const (
 	undoTimeout = 10 * time.Second
 )
 
-// uploadPrefix is where the archive of an import lies until the import has ended.
+// uploadPrefix returns where the archive of an import lies until the import has ended.
 func uploadPrefix(sessionID domain.SessionID) string {
 	return "imports/" + string(sessionID) + "/"
 }

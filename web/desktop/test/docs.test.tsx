@@ -48,7 +48,7 @@ describe('pages', () => {
     expect(targetOf('docs/decisions/0001-x.md', '../rest.md')).toEqual({ page: '/docs/rest' });
     expect(targetOf('docs/rest.md', '#here')).toEqual({ page: '/docs/rest#here' });
     expect(targetOf('docs/rest.md', 'https://example.org')).toEqual({ outside: 'https://example.org' });
-    expect(targetOf('docs/operations.md', '../build/x.json')).toEqual({ file: 'build/x.json' });
+    expect(targetOf('docs/rest.md', '../build/x.json')).toEqual({ file: 'build/x.json' });
     expect(pictureOf('docs/desktop.md', 'images/desktop-chat.png')).toBeDefined();
   });
   test('headings that come again have a number', () => {

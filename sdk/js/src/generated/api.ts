@@ -3355,7 +3355,7 @@ export interface paths {
         put?: never;
         /**
          * Transcribe a recording
-         * @description For speech input: the text is returned and nothing is kept. WAV, MP3, Ogg, FLAC, WebM or M4A, of at most ASR_MAX_BYTES (25 MB).
+         * @description For speech input: the text is returned and nothing is kept. WAV, MP3, Ogg, FLAC, WebM or M4A, of at most 25 MiB.
          */
         post: operations["transcribe-recording"];
         delete?: never;
@@ -7885,6 +7885,10 @@ export interface components {
             [key: string]: unknown;
         };
         NewScheduledTask: {
+            /** @description The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none. */
+            agent_id?: string | null;
+            /** @description The role of the solution; empty: none. */
+            biz_role_id?: string | null;
             /** @description The budget of each session; null: unbounded. */
             budget?: ({
                 /**
@@ -7911,6 +7915,8 @@ export interface components {
             cron: string;
             /** @description Whether its ticks run; default true. */
             enabled?: boolean | null;
+            /** @description Environment buckets that reach its tools besides default and that of its solution. */
+            env_buckets?: string[] | null;
             /**
              * Format: date-time
              * @description No tick at or after this time.
@@ -7918,13 +7924,29 @@ export interface components {
             expires_at?: string | null;
             /** @description Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed. */
             files?: string[] | null;
+            /** @description Values that the prompt uses as {{input.NAME}}. */
+            inputs?: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: int64
              * @description Up to how many seconds after its time a tick runs; default 0.
              */
             jitter_s?: number | null;
+            /** @description Whether its sessions use memories; default false. */
+            memory_enabled?: boolean | null;
+            /**
+             * @description How the agent works; default executing.
+             * @enum {string|null}
+             */
+            mode?: "executing" | "planning" | null;
             /** @description The model of its sessions; null: the service's default. */
             model?: string | null;
+            /**
+             * @description Narrows the network of its commands; left out: as the service is configured.
+             * @enum {string|null}
+             */
+            network?: "none" | "rules" | "public" | null;
             /** @description Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list. */
             notify?: string[] | null;
             /** @description JSON Schema that the result of a run must follow, or the run is failed; implies headless. */
@@ -7941,6 +7963,8 @@ export interface components {
              * @description Failed runs in a row after which the task is disabled; default 5, 0: never.
              */
             pause_on_failure_after?: number | null;
+            /** @description The first rule that matches a tool call decides; no rule: it is allowed. */
+            permissions?: components["schemas"]["PermissionRule"][] | null;
             /** @description true: all runs use one session; default false: each has its own. */
             persistent?: boolean | null;
             /** @description The message that each run sends. */
@@ -7965,8 +7989,12 @@ export interface components {
             } & {
                 [key: string]: unknown;
             }) | null;
+            /** @description Skills that its sessions are offered first: the id of a list, org/name, or name. */
+            skills?: string[] | null;
             /** @description true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers. */
             skip_confirmations?: boolean | null;
+            /** @description The solution of its sessions; empty: none. */
+            solution_id?: string | null;
             /** @description IANA time zone of the expression; default: that of the system. */
             timezone?: string | null;
             /** @description Its title. */
@@ -8315,6 +8343,21 @@ export interface components {
             question_id: string;
             /** @description The sub-agent that asks; null: the agent itself. */
             source_loop?: components["schemas"]["SourceLoop"];
+        } & {
+            [key: string]: unknown;
+        };
+        PermissionRule: {
+            /** @description The only argument that the pattern is compared with; left out: what the call is about. */
+            argument?: string;
+            /**
+             * @description The decision about the call.
+             * @enum {string}
+             */
+            decision: "allow" | "ask" | "deny";
+            /** @description What the call must look like, * for any text; empty: every call. */
+            pattern?: string;
+            /** @description A tool's name, * for any text. Network: the rule is one of a domain. */
+            tool: string;
         } & {
             [key: string]: unknown;
         };
@@ -9563,6 +9606,10 @@ export interface components {
             [key: string]: unknown;
         };
         ScheduledTask: {
+            /** @description The production agent that its sessions are made of; null: none. */
+            agent_id: string | null;
+            /** @description The role of the solution; null: none. */
+            biz_role_id: string | null;
             /** @description The budget of each session; left out: unbounded. */
             budget?: components["schemas"]["Budget"];
             /**
@@ -9584,10 +9631,12 @@ export interface components {
             created_at: string;
             /** @description The cron expression. */
             cron: string;
-            /** @description The cron expression in words. */
+            /** @description The cron expression in words; empty: its times were edited in Temporal, and no expression has them. */
             cron_text: string;
             /** @description Whether its ticks run. */
             enabled: boolean;
+            /** @description Environment buckets that reach its tools besides default and that of its solution. */
+            env_buckets: string[] | null;
             /**
              * Format: date-time
              * @description No tick at or after this time; null: no end.
@@ -9597,6 +9646,10 @@ export interface components {
             files: string[];
             /** @description The scheduled task. */
             id: string;
+            /** @description Values that the prompt uses as {{input.NAME}}. */
+            inputs: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: int64
              * @description Up to how many seconds after its time a tick runs.
@@ -9612,8 +9665,20 @@ export interface components {
              * @enum {string|null}
              */
             last_status: "running" | "completed" | "failed" | null;
+            /** @description Whether its sessions use memories. */
+            memory_enabled: boolean;
+            /**
+             * @description How the agent works; null: executing.
+             * @enum {string|null}
+             */
+            mode: "executing" | "planning" | null;
             /** @description The model of its sessions; null: the service's default. */
             model: string | null;
+            /**
+             * @description Narrows the network of its commands; left out: as the service is configured.
+             * @enum {string}
+             */
+            network?: "none" | "rules" | "public";
             /**
              * Format: date-time
              * @description Time of the next tick, without its jitter; null: there is none.
@@ -9637,6 +9702,8 @@ export interface components {
             pause_on_failure_after: number;
             /** @description Why the service disabled the task; null: it did not. */
             paused_reason: string | null;
+            /** @description The first rule that matches a tool call decides; no rule: it is allowed. */
+            permissions: components["schemas"]["PermissionRule"][] | null;
             /** @description Whether all runs use one session. */
             persistent: boolean;
             /** @description The message that each run sends. */
@@ -9645,8 +9712,12 @@ export interface components {
             question_policy?: components["schemas"]["QuestionPolicy"];
             /** @description The session of all runs of a persistent task; null: there is none yet. */
             session_id: string | null;
+            /** @description Skills that its sessions are offered first: the id of a list, org/name, or name. */
+            skills: string[] | null;
             /** @description Whether questions are left to the model and permission requests are granted. */
             skip_confirmations: boolean;
+            /** @description The solution of its sessions; null: none. */
+            solution_id: string | null;
             /** @description The IANA time zone of the expression. */
             timezone: string;
             /** @description Its title. */
@@ -9662,6 +9733,10 @@ export interface components {
             [key: string]: unknown;
         };
         ScheduledTaskChange: {
+            /** @description The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none. */
+            agent_id?: string | null;
+            /** @description The role of the solution; empty: none. */
+            biz_role_id?: string | null;
             /** @description The budget of each session; null: unbounded. */
             budget?: ({
                 /**
@@ -9688,6 +9763,8 @@ export interface components {
             cron?: string | null;
             /** @description Whether its ticks run; default true. */
             enabled?: boolean | null;
+            /** @description Environment buckets that reach its tools besides default and that of its solution. */
+            env_buckets?: string[] | null;
             /**
              * Format: date-time
              * @description No tick at or after this time; null: no end.
@@ -9695,13 +9772,29 @@ export interface components {
             expires_at?: string | null;
             /** @description Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed. */
             files?: string[] | null;
+            /** @description Values that the prompt uses as {{input.NAME}}. */
+            inputs?: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: int64
              * @description Up to how many seconds after its time a tick runs; default 0.
              */
             jitter_s?: number | null;
+            /** @description Whether its sessions use memories; default false. */
+            memory_enabled?: boolean | null;
+            /**
+             * @description How the agent works; default executing.
+             * @enum {string|null}
+             */
+            mode?: "executing" | "planning" | null;
             /** @description The model of its sessions; null: the service's default. */
             model?: string | null;
+            /**
+             * @description Narrows the network of its commands; left out: as the service is configured.
+             * @enum {string|null}
+             */
+            network?: "none" | "rules" | "public" | null;
             /** @description Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list. */
             notify?: string[] | null;
             /** @description JSON Schema that the result of a run must follow; null: none. */
@@ -9718,6 +9811,8 @@ export interface components {
              * @description Failed runs in a row after which the task is disabled; default 5, 0: never.
              */
             pause_on_failure_after?: number | null;
+            /** @description The first rule that matches a tool call decides; no rule: it is allowed. */
+            permissions?: components["schemas"]["PermissionRule"][] | null;
             /** @description true: all runs use one session; default false: each has its own. */
             persistent?: boolean | null;
             /** @description The message that each run sends. */
@@ -9742,8 +9837,12 @@ export interface components {
             } & {
                 [key: string]: unknown;
             }) | null;
+            /** @description Skills that its sessions are offered first: the id of a list, org/name, or name. */
+            skills?: string[] | null;
             /** @description true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers. */
             skip_confirmations?: boolean | null;
+            /** @description The solution of its sessions; empty: none. */
+            solution_id?: string | null;
             /** @description IANA time zone of the expression; default: that of the system. */
             timezone?: string | null;
             /** @description Its title. */

@@ -2838,6 +2838,10 @@ class NewProdSolutionBody(TypedDict):
 
 
 class NewScheduledTask(TypedDict):
+    agent_id: NotRequired[str | None]
+    """The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none."""
+    biz_role_id: NotRequired[str | None]
+    """The role of the solution; empty: none."""
     budget: NotRequired[NewScheduledTaskBudget | None]
     """The budget of each session; null: unbounded."""
     catchup_window_s: NotRequired[int | None]
@@ -2850,14 +2854,24 @@ class NewScheduledTask(TypedDict):
     """Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."""
     enabled: NotRequired[bool | None]
     """Whether its ticks run; default true."""
+    env_buckets: NotRequired[list[str] | None]
+    """Environment buckets that reach its tools besides default and that of its solution."""
     expires_at: NotRequired[str | None]
     """No tick at or after this time."""
     files: NotRequired[list[str] | None]
     """Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed."""
+    inputs: NotRequired[dict[str, str] | None]
+    """Values that the prompt uses as {{input.NAME}}."""
     jitter_s: NotRequired[int | None]
     """Up to how many seconds after its time a tick runs; default 0."""
+    memory_enabled: NotRequired[bool | None]
+    """Whether its sessions use memories; default false."""
+    mode: NotRequired[Literal["executing", "planning", None]]
+    """How the agent works; default executing."""
     model: NotRequired[str | None]
     """The model of its sessions; null: the service's default."""
+    network: NotRequired[Literal["none", "rules", "public", None]]
+    """Narrows the network of its commands; left out: as the service is configured."""
     notify: NotRequired[list[str] | None]
     """Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."""
     output_schema: NotRequired[dict[str, Any] | None]
@@ -2866,14 +2880,20 @@ class NewScheduledTask(TypedDict):
     """What becomes of a tick while an earlier run is not over; default skip."""
     pause_on_failure_after: NotRequired[int | None]
     """Failed runs in a row after which the task is disabled; default 5, 0: never."""
+    permissions: NotRequired[list[PermissionRule] | None]
+    """The first rule that matches a tool call decides; no rule: it is allowed."""
     persistent: NotRequired[bool | None]
     """true: all runs use one session; default false: each has its own."""
     prompt: str
     """The message that each run sends."""
     question_policy: NotRequired[NewScheduledTaskQuestionPolicy | None]
     """What becomes of questions that no user answers; null: they wait."""
+    skills: NotRequired[list[str] | None]
+    """Skills that its sessions are offered first: the id of a list, org/name, or name."""
     skip_confirmations: NotRequired[bool | None]
     """true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."""
+    solution_id: NotRequired[str | None]
+    """The solution of its sessions; empty: none."""
     timezone: NotRequired[str | None]
     """IANA time zone of the expression; default: that of the system."""
     title: str
@@ -3138,6 +3158,17 @@ class PendingQuestionRef(TypedDict):
     """The question."""
     source_loop: NotRequired[SourceLoop]
     """The sub-agent that asks; null: the agent itself."""
+
+
+class PermissionRule(TypedDict):
+    argument: NotRequired[str]
+    """The only argument that the pattern is compared with; left out: what the call is about."""
+    decision: Literal["allow", "ask", "deny"]
+    """The decision about the call."""
+    pattern: NotRequired[str]
+    """What the call must look like, * for any text; empty: every call."""
+    tool: str
+    """A tool's name, * for any text. Network: the rule is one of a domain."""
 
 
 class PermissionRuleBody(TypedDict):
@@ -3970,6 +4001,10 @@ class ScheduledRun(TypedDict):
 
 
 class ScheduledTask(TypedDict):
+    agent_id: str | None
+    """The production agent that its sessions are made of; null: none."""
+    biz_role_id: str | None
+    """The role of the solution; null: none."""
     budget: NotRequired[Budget]
     """The budget of each session; left out: unbounded."""
     catchup_window_s: int
@@ -3983,23 +4018,33 @@ class ScheduledTask(TypedDict):
     cron: str
     """The cron expression."""
     cron_text: str
-    """The cron expression in words."""
+    """The cron expression in words; empty: its times were edited in Temporal, and no expression has them."""
     enabled: bool
     """Whether its ticks run."""
+    env_buckets: list[str] | None
+    """Environment buckets that reach its tools besides default and that of its solution."""
     expires_at: str | None
     """No tick at or after this time; null: no end."""
     files: list[str]
     """Patterns of files that must exist in the workspace after a run."""
     id: str
     """The scheduled task."""
+    inputs: dict[str, str] | None
+    """Values that the prompt uses as {{input.NAME}}."""
     jitter_s: int
     """Up to how many seconds after its time a tick runs."""
     last_run_at: str | None
     """Time at which a run was last begun; null: never."""
     last_status: Literal["running", "completed", "failed", None]
     """Status of the run that began or ended last; null: none did."""
+    memory_enabled: bool
+    """Whether its sessions use memories."""
+    mode: Literal["executing", "planning", None]
+    """How the agent works; null: executing."""
     model: str | None
     """The model of its sessions; null: the service's default."""
+    network: NotRequired[Literal["none", "rules", "public"]]
+    """Narrows the network of its commands; left out: as the service is configured."""
     next_run_at: str | None
     """Time of the next tick, without its jitter; null: there is none."""
     notify: list[str]
@@ -4014,6 +4059,8 @@ class ScheduledTask(TypedDict):
     """Failed runs in a row after which the task is disabled; 0: never."""
     paused_reason: str | None
     """Why the service disabled the task; null: it did not."""
+    permissions: list[PermissionRule] | None
+    """The first rule that matches a tool call decides; no rule: it is allowed."""
     persistent: bool
     """Whether all runs use one session."""
     prompt: str
@@ -4022,8 +4069,12 @@ class ScheduledTask(TypedDict):
     """What becomes of questions that no user answers; left out: they wait."""
     session_id: str | None
     """The session of all runs of a persistent task; null: there is none yet."""
+    skills: list[str] | None
+    """Skills that its sessions are offered first: the id of a list, org/name, or name."""
     skip_confirmations: bool
     """Whether questions are left to the model and permission requests are granted."""
+    solution_id: str | None
+    """The solution of its sessions; null: none."""
     timezone: str
     """The IANA time zone of the expression."""
     title: str
@@ -4035,6 +4086,10 @@ class ScheduledTask(TypedDict):
 
 
 class ScheduledTaskChange(TypedDict):
+    agent_id: NotRequired[str | None]
+    """The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none."""
+    biz_role_id: NotRequired[str | None]
+    """The role of the solution; empty: none."""
     budget: NotRequired[ScheduledTaskChangeBudget | None]
     """The budget of each session; null: unbounded."""
     catchup_window_s: NotRequired[int | None]
@@ -4047,14 +4102,24 @@ class ScheduledTaskChange(TypedDict):
     """Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."""
     enabled: NotRequired[bool | None]
     """Whether its ticks run; default true."""
+    env_buckets: NotRequired[list[str] | None]
+    """Environment buckets that reach its tools besides default and that of its solution."""
     expires_at: NotRequired[str | None]
     """No tick at or after this time; null: no end."""
     files: NotRequired[list[str] | None]
     """Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed."""
+    inputs: NotRequired[dict[str, str] | None]
+    """Values that the prompt uses as {{input.NAME}}."""
     jitter_s: NotRequired[int | None]
     """Up to how many seconds after its time a tick runs; default 0."""
+    memory_enabled: NotRequired[bool | None]
+    """Whether its sessions use memories; default false."""
+    mode: NotRequired[Literal["executing", "planning", None]]
+    """How the agent works; default executing."""
     model: NotRequired[str | None]
     """The model of its sessions; null: the service's default."""
+    network: NotRequired[Literal["none", "rules", "public", None]]
+    """Narrows the network of its commands; left out: as the service is configured."""
     notify: NotRequired[list[str] | None]
     """Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."""
     output_schema: NotRequired[dict[str, Any] | None]
@@ -4063,14 +4128,20 @@ class ScheduledTaskChange(TypedDict):
     """What becomes of a tick while an earlier run is not over; default skip."""
     pause_on_failure_after: NotRequired[int | None]
     """Failed runs in a row after which the task is disabled; default 5, 0: never."""
+    permissions: NotRequired[list[PermissionRule] | None]
+    """The first rule that matches a tool call decides; no rule: it is allowed."""
     persistent: NotRequired[bool | None]
     """true: all runs use one session; default false: each has its own."""
     prompt: NotRequired[str | None]
     """The message that each run sends."""
     question_policy: NotRequired[ScheduledTaskChangeQuestionPolicy | None]
     """What becomes of questions that no user answers; null: they wait."""
+    skills: NotRequired[list[str] | None]
+    """Skills that its sessions are offered first: the id of a list, org/name, or name."""
     skip_confirmations: NotRequired[bool | None]
     """true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."""
+    solution_id: NotRequired[str | None]
+    """The solution of its sessions; empty: none."""
     timezone: NotRequired[str | None]
     """IANA time zone of the expression; default: that of the system."""
     title: NotRequired[str | None]

@@ -3,6 +3,7 @@
 const found = import.meta.glob(
   [
     '../../../../docs/*.md',
+    '../../../../docs/operators/*.md',
     '../../../../docs/decisions/*.md',
     '../../../../{README,CONTRIBUTING,CHANGELOG}.md',
     '../../../../sdk/{js,python}/README.md',
@@ -24,9 +25,9 @@ export const start = 'docs/README.md';
 /** addressOf is where a file of the repository is shown. */
 export function addressOf(file: string): string {
   if (file === start) return '/docs';
-  const name = file.replace(/^docs\//, '').replace(/\.md$/, '');
+  const name = file.replace(/^docs\//, '').replace(/(\/README)?\.md$/, '');
   if (file.startsWith('docs/')) return `/docs/${name}`;
-  return `/docs/${name === 'README' ? 'about' : name.replace(/\/README$/, '').replaceAll('/', '-').toLowerCase()}`;
+  return `/docs/${name === 'README' ? 'about' : name.replaceAll('/', '-').toLowerCase()}`;
 }
 
 /** fileAt is the file that an address shows. */
