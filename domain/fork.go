@@ -5,7 +5,7 @@ import "time"
 // ForkLimits bound the sub-agents of a chat (docs/sub-agents.md#limits).
 type ForkLimits struct {
 	Depth         int           // how deep they may be nested; the main loop's own are at 1
-	MaxConcurrent int           // max sub-agents of a chat that run concurrently, without those waiting for their own sub-agents or an answer
+	MaxConcurrent int           // max sub-agents of a chat that run concurrently; waiting ones do not count
 	Steps         int           // model calls of one
 	Time          time.Duration // of one sub-agent, without its waits for a slot or an answer
 }

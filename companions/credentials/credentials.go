@@ -80,8 +80,9 @@ func New(agentURL, key string) *Checker {
 	c := &Checker{
 		agent: strings.TrimRight(agentURL, "/"),
 		http: &http.Client{
-			Timeout:       askWithin,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token must not be sent to another host
+			Timeout: askWithin,
+			// The token must not be sent to another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		slots: make(
 			chan struct{},

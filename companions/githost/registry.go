@@ -34,7 +34,8 @@ type registry struct {
 
 func newRegistry(base string) *registry {
 	return &registry{url: strings.TrimRight(base, "/"), http: &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token must not be sent to another host
+		// The token must not be sent to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 

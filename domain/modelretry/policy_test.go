@@ -76,10 +76,14 @@ func TestJudge_kindOfError(t *testing.T) {
 		final, fault bool
 		code         string
 	}{
-		"rate limit":     {&domain.ModelError{Fault: domain.FaultRateLimited}, domain.ModelFaults{}, false, true, domain.CodeModelUnavailable},
-		"refusal":        {&domain.ModelError{Fault: domain.FaultRefused}, domain.ModelFaults{}, true, false, domain.CodeModelRefused},
-		"quota":          {&domain.ModelError{Fault: domain.FaultQuota}, domain.ModelFaults{}, true, false, domain.CodeModelQuota},
-		"engine":         {domain.Unavailablef("the database", errors.New("refused")), domain.ModelFaults{}, false, false, domain.CodeServiceDown},
+		"rate limit": {
+			&domain.ModelError{Fault: domain.FaultRateLimited}, domain.ModelFaults{}, false, true, domain.CodeModelUnavailable,
+		},
+		"refusal": {&domain.ModelError{Fault: domain.FaultRefused}, domain.ModelFaults{}, true, false, domain.CodeModelRefused},
+		"quota":   {&domain.ModelError{Fault: domain.FaultQuota}, domain.ModelFaults{}, true, false, domain.CodeModelQuota},
+		"engine": {
+			domain.Unavailablef("the database", errors.New("refused")), domain.ModelFaults{}, false, false, domain.CodeServiceDown,
+		},
 		"invalid":        {domain.Newf(domain.Invalid, "bad", "bad"), domain.ModelFaults{}, true, false, "bad"},
 		"bug":            {errors.New("nil map"), domain.ModelFaults{}, false, true, domain.CodeInternal},
 		"bug every time": {errors.New("nil map"), domain.ModelFaults{Count: maxInternalFaults - 1}, true, false, domain.CodeInternal},

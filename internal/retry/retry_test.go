@@ -31,12 +31,19 @@ func TestBackoff_Do(t *testing.T) {
 		tries int
 		took  time.Duration
 	}{
-		"succeeds at once":      {errs: []error{nil}, tries: 1},
-		"succeeds later":        {errs: []error{errUnavailable, errUnavailable, errUnavailable, nil}, tries: 4, took: 7 * time.Second},
-		"pauses have a longest": {errs: []error{errUnavailable, errUnavailable, errUnavailable, errUnavailable, errUnavailable, nil}, tries: 6, took: 15 * time.Second},
-		"error is not retried":  {errs: []error{errUnavailable, errRefused}, err: errRefused, tries: 2, took: time.Second},
-		"limit":                 {errs: []error{errUnavailable}, limit: 10 * time.Second, err: errUnavailable, tries: 5, took: 11 * time.Second},
-		"context ends":          {errs: []error{errUnavailable}, stop: 2 * time.Second, err: errUnavailable, tries: 2, took: 2 * time.Second},
+		"succeeds at once": {errs: []error{nil}, tries: 1},
+		"succeeds later":   {errs: []error{errUnavailable, errUnavailable, errUnavailable, nil}, tries: 4, took: 7 * time.Second},
+		"pauses have a longest": {
+			errs:  []error{errUnavailable, errUnavailable, errUnavailable, errUnavailable, errUnavailable, nil},
+			tries: 6, took: 15 * time.Second,
+		},
+		"error is not retried": {errs: []error{errUnavailable, errRefused}, err: errRefused, tries: 2, took: time.Second},
+		"limit": {
+			errs: []error{errUnavailable}, limit: 10 * time.Second, err: errUnavailable, tries: 5, took: 11 * time.Second,
+		},
+		"context ends": {
+			errs: []error{errUnavailable}, stop: 2 * time.Second, err: errUnavailable, tries: 2, took: 2 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -813,7 +813,8 @@ func (s *Store) Claim(ctx context.Context, in contract.DAGAttempt) (work dagrun.
 		err := tx.QueryRow(ctx, `
 			UPDATE dag_run_nodes n
 			SET    status = 'running', phase = @phase, attempt = @attempt, due_at = @due, deadline = @deadline,
-			       started_at = coalesce(started_at, clock_timestamp()), begun = begun AND o.same, chat_id = CASE WHEN o.same THEN chat_id END,
+			       started_at = coalesce(started_at, clock_timestamp()), begun = begun AND o.same,
+			       chat_id = CASE WHEN o.same THEN chat_id END,
 			       session_id = CASE WHEN o.same THEN session_id WHEN @subflow THEN NULL ELSE @id END,
 			       child_id = CASE WHEN o.same THEN child_id WHEN @subflow THEN @id END
 			FROM   (SELECT id, status = 'running' AND phase = @phase AND attempt = @attempt AS same FROM dag_run_nodes

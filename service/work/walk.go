@@ -117,6 +117,3 @@ func (f *faults) joined() error {
 
 	return errors.Join(f.first...)
 }
-
-// itself returns the key of an id.
-func itself(id string) string { return id }

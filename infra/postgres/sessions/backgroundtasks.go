@@ -105,7 +105,10 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 			       s.deleted_at IS NOT NULL
 			FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1 FOR UPDATE OF b`, taskID).
-			Scan(&session, &claim.Status, &before, &owner, &started, &held, &stop, &claim.Command, &claim.Script, &claim.OutputPath, &deleted)
+			Scan(
+				&session, &claim.Status, &before, &owner, &started, &held, &stop,
+				&claim.Command, &claim.Script, &claim.OutputPath, &deleted,
+			)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return taskNotFound(taskID)

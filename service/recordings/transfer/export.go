@@ -46,8 +46,9 @@ type Service struct {
 	exports limiter
 	reading limiter // archives that are checked or imported
 
-	startImport func(ctx context.Context, in transfer.ImportRequest, sum []byte) (domain.SessionID, error) // Store.StartImport
-	endedUpTo   string                                                                                     // where removeEnded was interrupted
+	// startImport is Store.StartImport; a test replaces it.
+	startImport func(ctx context.Context, in transfer.ImportRequest, sum []byte) (domain.SessionID, error)
+	endedUpTo   string // where removeEnded was interrupted
 }
 
 // New returns a new service. It fails when the configuration is incomplete.
