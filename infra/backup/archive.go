@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// archive is a compressed tar file that is being written.
+// archive writes a compressed tar file.
 type archive struct {
 	pack  *zstd.Encoder
 	tar   *tar.Writer
@@ -35,7 +35,7 @@ func newArchive(to io.Writer, head Head) (*archive, error) {
 	return a, a.document(headName, head)
 }
 
-// document writes an entry that belongs to no part.
+// document writes an entry outside of all parts.
 func (a *archive) document(name string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *archive) bytes(name string, content []byte) error {
 	}, bytes.NewReader(content))
 }
 
-// finish writes the manifest and ends the backup.
+// finish writes the manifest and closes the archive.
 func (a *archive) finish(m Manifest) error {
 	if err := a.document(manifestName, m); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (a *archive) finish(m Manifest) error {
 	return errors.Join(a.tar.Close(), a.pack.Close())
 }
 
-// zeros reads as zeros without end.
+// zeros is an infinite reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -125,10 +125,10 @@ func (t *tally) count(header *tar.Header, content []byte) {
 // ErrDamaged reports that a backup is incomplete or was changed.
 var ErrDamaged = errors.New("the backup is damaged")
 
-// maxDocument bounds the first and the last entry.
+// maxDocument is the maximum size of the first and the last entry, in bytes.
 const maxDocument = 1 << 30
 
-// maxWindow bounds the memory of reading a backup.
+// maxWindow is the maximum memory for reading a backup, in bytes.
 const maxWindow = 128 << 20
 
 // read calls each for every entry between the first and the last one, and returns the manifest
@@ -186,7 +186,7 @@ func read(from io.Reader, each func(header *tar.Header, body io.Reader) error) (
 		return m, damaged("its manifest cannot be read", err)
 	}
 
-	// The end of the stream has the checksum of its compression.
+	// Read to the end of the stream, which contains the checksum of the compression.
 	if _, err := io.Copy(io.Discard, unpack); err != nil {
 		return m, damaged("its end cannot be read", err)
 	}
@@ -245,7 +245,7 @@ func decode(from io.Reader, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// checkName refuses names that lead out of the place where an entry belongs.
+// checkName returns an error for a name that leaves the directory of its part.
 func checkName(header *tar.Header) error {
 	name := strings.TrimSuffix(header.Name, "/")
 	if name == "" || path.IsAbs(name) || path.Clean(name) != name || name == ".." || strings.HasPrefix(name, "../") ||

@@ -27,8 +27,8 @@ type Deployment struct {
 // SealedText is the plain text of Head.Sealed.
 const SealedText = "everloop backup"
 
-// Write writes the deployment at path, which must not exist, with mode 0600. The file
-// appears once it is complete and on the disk.
+// Write writes the deployment to path, which must not exist, with mode 0600. The file appears
+// after it was written completely and flushed.
 func Write(ctx context.Context, path string, d Deployment) (m Manifest, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return m, fmt.Errorf("%s exists: choose another name", path)

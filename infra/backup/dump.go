@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// databasePart starts the names of entries of databases.
+// databasePart is the prefix of the entries of databases.
 const databasePart = "database"
 
 // Database is one PostgreSQL database. Its tables are created by migrations, so the backup
 // contains rows only.
 type Database struct {
-	Name    string // in the backup, one segment
+	Name    string // in the names of entries, one segment
 	URL     string
 	Schemas []Schema
 	// Live is a query for the ids of rows with files and objects; empty: none.
@@ -27,7 +27,7 @@ type Database struct {
 	Restored []Statement
 }
 
-// Statement is run after a restore.
+// Statement is a statement that runs after a restore.
 type Statement struct {
 	SQL  string
 	Gone bool // it receives the ids deleted during the backup
@@ -47,7 +47,7 @@ const versionTable = "goose_db_version"
 // precedes it, and a table can exceed memory.
 const chunk = 4 << 20
 
-// snapshot is the database at one moment.
+// snapshot is a transaction with a snapshot of the database.
 type snapshot struct {
 	db   Database
 	conn *pgx.Conn
@@ -55,7 +55,7 @@ type snapshot struct {
 	live map[string]bool
 }
 
-// openSnapshot starts the transaction whose first statement decides the moment.
+// openSnapshot starts the transaction, whose first statement takes the snapshot.
 func openSnapshot(ctx context.Context, db Database) (*snapshot, error) {
 	conn, err := connect(ctx, db)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *snapshot) sequences(ctx context.Context) (map[string]int64, error) {
 
 func (t Table) identifier() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
 
-// list writes the columns as a statement needs them.
+// list returns the columns, quoted and separated by commas.
 func (t Table) list() string {
 	text := ""
 

@@ -39,7 +39,7 @@ func openTarget(dir string) (*target, error) {
 	return &target{root: root}, nil
 }
 
-// take writes one entry, whose name has lost the prefix of its tree.
+// take writes one entry. name is relative to the tree, without the prefix of its part.
 func (t *target) take(header *tar.Header, name, prefix string, body io.Reader) error {
 	name = strings.TrimSuffix(name, "/")
 	if name == "" {
@@ -199,7 +199,7 @@ func ownedAs(file *os.File, dir string) error {
 	return file.Chown(int(stat.Uid), int(stat.Gid))
 }
 
-// free refuses a file that exists.
+// free returns an error if the file exists.
 func (f File) free() error {
 	if _, err := os.Lstat(f.Path); err == nil {
 		return fmt.Errorf("%s exists: a restore needs an empty place", f.Path)

@@ -17,19 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesPart starts the names of entries of trees and files.
+// filesPart is the prefix of the entries of trees and files.
 const filesPart = "files"
 
-// Tree is a directory with all below it.
+// Tree is a directory that is backed up recursively.
 type Tree struct {
-	Name string // in the backup, one segment
+	Name string // in the names of entries, one segment
 	Dir  string
 	Skip []string // names directly below Dir to skip
 }
 
 // File is one file. A missing file is skipped.
 type File struct {
-	Name string // in the backup, one segment
+	Name string // in the names of entries, one segment
 	Path string
 }
 
@@ -39,7 +39,7 @@ type walker struct {
 	ctx   context.Context
 	a     *archive
 	skip  []string
-	links map[inode]string // first names of files that have several
+	links map[inode]string // first names of files with several links
 }
 
 type inode struct{ dev, ino uint64 }
@@ -112,8 +112,8 @@ func (w *walker) directory(fd int, name string, top bool) error {
 	}
 }
 
-// maxConcurrentNames bounds the names of a directory that are in memory: a command can make a
-// million of them.
+// maxConcurrentNames limits the names of a directory in memory: a command can create a million of
+// them.
 const maxConcurrentNames = 1000
 
 // eachName calls visit for the names of a directory in batches, unsorted.
@@ -178,7 +178,7 @@ func ordered(dir *os.File, repository bool, visit func(name string) error) error
 // packed is a fingerprint of the packs of a repository.
 type packed struct {
 	count int
-	names [sha256.Size]byte // the hashes of their names, joined by exclusive or
+	names [sha256.Size]byte // the XOR of the hashes of their names
 }
 
 // packs returns the packs of a repository: when they change during the read, objects may have

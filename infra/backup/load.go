@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// unused refuses a database in which a schema has a table.
+// unused returns an error if one of the schemas has a table.
 func (db Database) unused(ctx context.Context) error {
 	conn, err := connect(ctx, db)
 	if err != nil {
@@ -79,7 +79,7 @@ func (db Database) migrate(ctx context.Context, c Contents, newest bool) error {
 	return nil
 }
 
-// load is a database that is being filled, in one transaction.
+// load writes the rows of a database, in one transaction.
 type load struct {
 	db       Database
 	contents Contents
@@ -89,7 +89,7 @@ type load struct {
 
 	table  Table // current table
 	rows   *io.PipeWriter
-	copied chan struct{} // closed when its rows are in, or failed is set
+	copied chan struct{} // closed after the rows were copied, or failed is set
 	failed error
 }
 
@@ -119,7 +119,7 @@ func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {
 	return l, nil
 }
 
-// close ends the connection, and with it the transaction unless that was committed.
+// close closes the connection, which rolls back an uncommitted transaction.
 func (l *load) close(ctx context.Context) {
 	if l.rows != nil {
 		_ = l.rows.CloseWithError(errors.New("the restore was ended"))
@@ -197,8 +197,7 @@ func execAll(ctx context.Context, tx pgx.Tx, statements []string) error {
 	return nil
 }
 
-// take writes the rows of one entry. The entries of a table follow each other, and are one
-// COPY.
+// take writes the rows of one entry. The entries of a table are contiguous, and are one COPY.
 func (l *load) take(ctx context.Context, entry string, body io.Reader) error {
 	at := slices.IndexFunc(l.contents.Tables, func(t Table) bool { return strings.HasPrefix(entry, t.entry(l.db.Name)+"/") })
 	if at < 0 {
@@ -275,7 +274,7 @@ func (l *load) finish(ctx context.Context) error {
 	return l.db.migrate(ctx, l.contents, true)
 }
 
-// restored runs the statements that follow a restore.
+// restored runs the statements of Database.Restored.
 func (l *load) restored(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
 		for _, statement := range l.db.Restored {

@@ -15,7 +15,7 @@ import (
 	"everloop/internal/release"
 )
 
-// format is the version of the backup's layout.
+// format is the version of the backup format.
 const format = 1
 
 // Names of the first and the last entry of a backup.
@@ -34,7 +34,7 @@ type Head struct {
 	Sealed []byte `json:"sealed,omitempty"`
 }
 
-// Manifest is the last entry. A backup without it was cut off.
+// Manifest is the last entry. A backup without it is truncated.
 type Manifest struct {
 	Head
 	Finished  time.Time           `json:"finished"`
@@ -47,8 +47,7 @@ type Part struct {
 	Name    string `json:"name"`
 	Entries int64  `json:"entries"`
 	Bytes   int64  `json:"bytes"`
-	// Digest is the SHA-256 over the names, modes, owners and contents of the entries, in
-	// their order.
+	// Digest is the SHA-256 over the names, modes, owners and contents of the entries, in order.
 	Digest string `json:"sha256"`
 }
 
@@ -62,14 +61,14 @@ type Contents struct {
 	Gone []string `json:"gone"`
 }
 
-// Table is one table with the columns that its entries have, in their order.
+// Table is a table with the columns of its entries, in order.
 type Table struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
 }
 
-// check refuses a backup that this program cannot restore.
+// check returns an error for a backup that this program cannot restore.
 func (h Head) check() error {
 	if h.Format > format {
 		return fmt.Errorf("the backup has format %d, written by version %s: this program, %s, knows format %d: use the newer program",
@@ -104,7 +103,7 @@ type tally struct {
 	sum hash.Hash
 }
 
-// tallies are the parts in the order of their first entries.
+// tallies contains the parts in the order of their first entries.
 type tallies struct {
 	list  []*tally
 	named map[string]*tally

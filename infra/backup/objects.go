@@ -17,7 +17,7 @@ import (
 // valid file names.
 const objectsPart = "objects"
 
-// Records of an entry in the extended format of tar.
+// PAX records of an entry.
 const (
 	records     = "EVERLOOP."
 	keyRecord   = records + "key"
@@ -34,7 +34,7 @@ type Bucket struct {
 // objects writes all objects of a bucket. Objects that are deleted in the meantime are skipped.
 func (a *archive) objects(ctx context.Context, b Bucket) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the listing
+	defer cancel() // stops the listing
 
 	n := 0
 
@@ -72,11 +72,11 @@ func (a *archive) object(ctx context.Context, b Bucket, key string, n int) error
 		header.PAXRecords[metaRecords+name] = value
 	}
 
-	// Objects never change their size in place: a short one is a fault of the connection.
+	// Objects never change their size in place: a short body is an error of the connection.
 	return a.add(header, &exact{from: body, left: info.Size})
 }
 
-// exact fails when a reader ends early.
+// exact is a reader that fails when its source ends early.
 type exact struct {
 	from io.Reader
 	left int64
@@ -124,7 +124,7 @@ func (b Bucket) empty(ctx context.Context) error {
 	}
 }
 
-// put writes one object.
+// put uploads one object.
 func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) error {
 	key := header.PAXRecords[keyRecord]
 	if key == "" {

@@ -111,7 +111,7 @@ func (d Deployment) database(name string) (Database, error) {
 	)
 }
 
-// restore is one under way.
+// restore is the state of a restore.
 type restore struct {
 	ctx context.Context
 	d   Deployment

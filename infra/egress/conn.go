@@ -11,10 +11,10 @@ import (
 
 var noLog = log.New(io.Discard, "", 0)
 
-// tracked is a connection that is closed with its command, once.
+// tracked is a connection that is closed with its command. Close is idempotent.
 type tracked struct {
 	net.Conn
-	host    string // of a connection to the network; empty: from the command
+	host    string // of a connection to the network; empty: a connection of the command
 	port    uint16
 	closing func() error
 }
@@ -135,13 +135,13 @@ func tunnel(client, upstream net.Conn) {
 	_ = upstream.Close()
 }
 
-// Copies go through the wrappers, which a splice would pass by.
+// Hide ReadFrom and WriteTo, so that copies use the wrappers instead of splice.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
 )
 
-// handover is a listener for connections that were accepted elsewhere.
+// handover is a listener of connections that were accepted by another one.
 type handover struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -152,7 +152,7 @@ func newHandover() handover {
 	return handover{conns: make(chan net.Conn), closed: make(chan struct{}), once: &sync.Once{}}
 }
 
-// put passes a connection on, or closes it when the listener is closed.
+// put hands a connection over, or closes it when the listener is closed.
 func (h handover) put(conn net.Conn) {
 	select {
 	case h.conns <- conn:

@@ -21,7 +21,7 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("connections to %s are refused: %s", r.place, r.why)
 }
 
-// dialAddress is dial for a transport.
+// dialAddress is dial in the form of http.Transport.DialContext.
 func (c *Command) dialAddress(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, err := splitAddress(address)
 	if err != nil {

@@ -27,24 +27,24 @@ const (
 	DefaultDialTimeout   = 15 * time.Second
 )
 
-const maxHeader = 256 << 10 // bytes of the header of one request or answer
+const maxHeader = 256 << 10 // maximum header of a request or response, in bytes
 
-// Config of a Proxy. Zero fields take the defaults.
+// Config of a Proxy. Zero fields select the defaults.
 type Config struct {
-	Guard    *netguard.Guard // which addresses may be connected to
+	Guard    *netguard.Guard // decides which addresses are allowed
 	Resolver *net.Resolver   // nil: the system's
 
 	PerCommand    int           // maximum concurrent connections of one command; further ones wait
 	Total         int           // maximum concurrent connections; further ones receive 503
 	Idle          time.Duration // idle timeout of a connection
-	HeaderTimeout time.Duration // in which a command must have sent its request's header
-	DialTimeout   time.Duration // for resolving and connecting
+	HeaderTimeout time.Duration // timeout for the header of a command's request
+	DialTimeout   time.Duration // timeout of resolving and connecting
 }
 
-// Proxy connects the commands of all sessions. It is safe for concurrent use.
+// Proxy connects the commands of all sessions to the network. It is safe for concurrent use.
 type Proxy struct {
 	cfg   Config
-	slots chan struct{} // one for each connection
+	slots chan struct{} // semaphore of connections
 }
 
 // New returns a new proxy.
@@ -68,11 +68,11 @@ type Command struct {
 	store     records
 	transport *http.Transport
 	server    *http.Server
-	requests  handover // connections that speak HTTP
+	requests  handover // HTTP connections
 
-	places chan struct{} // one for each connection
+	places chan struct{} // semaphore of the command's connections
 
-	ctx    context.Context // ends with the command
+	ctx    context.Context // cancelled at the end of the command
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -128,7 +128,7 @@ func (c *Command) Serve(listener net.Listener) {
 	context.AfterFunc(c.ctx, func() { _ = listener.Close() })
 }
 
-// acceptPause is waited after a failed accept, as when descriptors have run out.
+// acceptPause is the delay after a failed accept, for example without free descriptors.
 const acceptPause = 100 * time.Millisecond
 
 // accept accepts connections until the listener is closed. Connections above the limit wait in
@@ -157,7 +157,7 @@ func (c *Command) accept(listener net.Listener) {
 	}
 }
 
-// welcome serves a connection that has a place.
+// welcome serves a connection that has a slot.
 func (c *Command) welcome(conn net.Conn) {
 	client, ok := c.admit(conn)
 	if !ok {
@@ -210,7 +210,7 @@ func (c *Command) enter() bool {
 	return !c.closed
 }
 
-// Connections sums up the connections so far.
+// Connections returns the connections so far, summed up.
 func (c *Command) Connections() []domain.Connection { return c.store.list() }
 
 // Close closes all connections and returns their records. A nil Command has none.

@@ -16,7 +16,7 @@ func (c *Command) greet(client net.Conn) {
 	_ = client.SetReadDeadline(time.Now().Add(c.proxy.cfg.HeaderTimeout))
 
 	first, err := in.Peek(1)
-	if err != nil || first[0] < ' ' && first[0] != socksVersion { // TLS, SOCKS4 and the like
+	if err != nil || first[0] < ' ' && first[0] != socksVersion { // TLS, SOCKS4 and other protocols
 		_ = client.Close()
 		return
 	}
@@ -103,7 +103,7 @@ func (c *Command) forward(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(steady, r)
 }
 
-// answer reports to a command why its request was refused.
+// answer sends the reason of a refusal to a command.
 func answer(w http.ResponseWriter, err error) {
 	status := http.StatusBadGateway
 	if _, refused := errors.AsType[*refusal](err); refused {
@@ -143,7 +143,7 @@ func (s steadyBody) Read(p []byte) (int, error) {
 
 	n, err := s.ReadCloser.Read(p)
 	if err != nil {
-		_ = s.control.SetReadDeadline(time.Time{}) // the answer may take its time
+		_ = s.control.SetReadDeadline(time.Time{}) // the response can take any time
 	}
 
 	return n, err

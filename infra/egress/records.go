@@ -7,7 +7,7 @@ import (
 	"everloop/domain"
 )
 
-// records sum up the connections of one command by place and decision.
+// records sums up the connections of one command by destination and decision.
 type records struct {
 	mu      sync.Mutex
 	byPlace map[recordKey]*record
@@ -22,7 +22,7 @@ type recordKey struct {
 
 type record struct {
 	count          int    // guarded by records.mu
-	reason         string // of the last that has one; likewise
+	reason         string // the last non-empty reason; likewise
 	sent, received atomic.Int64
 }
 

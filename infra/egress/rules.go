@@ -72,7 +72,7 @@ func (c *Command) watch() {
 	}
 }
 
-// upstream lists the open connections to the network.
+// upstream returns the open connections to the network.
 func (c *Command) upstream() (all []*tracked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

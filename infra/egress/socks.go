@@ -18,7 +18,7 @@ const (
 	socksIPv6       = 4
 	socksNoMethod   = 0xff
 	socksDone       = 0
-	socksRefused    = 2 // by the rules
+	socksRefused    = 2 // refused by the policy
 	socksNotReached = 4
 	socksNoCommand  = 7
 	socksNoAddress  = 8
@@ -64,8 +64,8 @@ func (c *Command) serveSOCKS(client net.Conn) {
 
 var errSOCKS = errors.New("this is not SOCKS5 as it is spoken here")
 
-// socksRequest reads the greeting and the request. On an error, code is the reply
-// that the client understands; 0: none is due.
+// socksRequest reads the greeting and the request. On an error, code is the reply to send; 0:
+// none.
 func socksRequest(client io.ReadWriter) (host string, port uint16, code byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(client, head[:]); err != nil {
@@ -89,7 +89,7 @@ func socksRequest(client io.ReadWriter) (host string, port uint16, code byte, er
 		return "", 0, 0, errors.Join(err, errSOCKS)
 	}
 
-	var request [4]byte // version, command, reserved, kind of address
+	var request [4]byte // version, command, reserved, address type
 	if _, err := io.ReadFull(client, request[:]); err != nil {
 		return "", 0, 0, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Unused refuses a data directory that another process uses now.
+// Unused returns an error if another process uses a data directory.
 func Unused(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, lockName)); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -58,8 +58,8 @@ func AttachPostgres(dir, database string) (string, error) {
 	return p.tcpURL(url.UserPassword(applicationRole, strings.TrimSpace(string(password))), database), nil
 }
 
-// AttachObjects serves, next to the process that does so already, the objects of a data
-// directory. It is for reading; see [StartObjects] about the working directory.
+// AttachObjects serves the objects of a data directory concurrently with its running server. It
+// is for reading; see [StartObjects] about the working directory.
 func AttachObjects(ctx context.Context, dir string, logger *slog.Logger) (*Objects, error) {
 	return StartObjects(ctx, filepath.Join(dir, "objects"), ObjectsConfig{}, logger)
 }

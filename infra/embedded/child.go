@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// child is a program that ends with this process.
+// child is a program that is stopped with this process.
 type child struct {
 	pid   int
 	done  chan struct{}    // closed when it has ended and been reaped

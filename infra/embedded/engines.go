@@ -44,12 +44,12 @@ type Engine interface {
 	// after names the engines that must be ready before this one starts and are stopped after it.
 	// Engines that the same Start does not start are ignored.
 	after() []string
-	// start returns once the engine can be used. dir is DATA_DIR; others has the engines
-	// that are ready.
+	// start returns when the engine is usable. dir is DATA_DIR; others contains the engines that
+	// are ready.
 	start(ctx context.Context, dir string, others *Engines, logger *slog.Logger) (Running, error)
 }
 
-// Running is an engine that runs in this process tree.
+// Running is a running engine of this process.
 type Running interface {
 	// Done is closed when the engine has ended unexpectedly; nil: never.
 	Done() <-chan struct{}
@@ -62,11 +62,11 @@ type Running interface {
 type Config struct {
 	// Dir is DATA_DIR. It is created when missing, and locked: one process per directory.
 	Dir string
-	// Logger gets the engines' own warnings and errors. Nil means slog.Default().
+	// Logger receives the engines' warnings and errors. Nil: slog.Default().
 	Logger *slog.Logger
-	// Progress, when set, is called with every change of an engine: name is "postgres",
-	// "temporal", "temporal-ui", "nats" or "objects"; state is "starting", "ready" or
-	// "stopped". Calls never overlap.
+	// Progress, if set, is called with every change of an engine: name is "postgres", "temporal",
+	// "temporal-ui", "nats" or "objects"; state is "starting", "ready" or "stopped". Calls are
+	// sequential.
 	Progress func(name, state string)
 	// Engines are the engines to start; the others are external.
 	Engines []Engine
@@ -83,12 +83,12 @@ type Engines struct {
 	report   func(name, state string)
 }
 
-// part is one engine of a Start.
+// part is the state of one engine.
 type part struct {
 	Engine
 	running Running       // valid once ready is closed
-	ready   chan struct{} // closed when the engine can be used
-	stopped chan struct{} // closed when it was stopped, or never ran
+	ready   chan struct{} // closed when the engine is usable
+	stopped chan struct{} // closed when it was stopped, or did not start
 }
 
 // isReady reports whether the engine was started.
@@ -101,7 +101,7 @@ func (p *part) isReady() bool {
 	}
 }
 
-// Of returns the engine of one type, such as *Postgres; nil when it was not started.
+// Of returns the engine of one type, such as *Postgres; nil: not started.
 func Of[T Running](e *Engines) (found T) {
 	for _, p := range e.parts {
 		if !p.isReady() {
@@ -164,7 +164,7 @@ func Start(ctx context.Context, cfg Config) (*Engines, error) {
 	return e, nil
 }
 
-// checkAddresses refuses a malformed or occupied configured address by name.
+// checkAddresses returns an error with the setting of an invalid or occupied address.
 func (cfg *Config) checkAddresses() error {
 	var faults []error
 
@@ -226,17 +226,17 @@ func (e *Engines) watch(title string, running Running) {
 			select {
 			case <-e.stopping:
 			case e.dead <- fmt.Errorf("%s ended by itself: %w", title, running.Err()):
-			default: // an earlier death is being reported already
+			default: // an earlier error is already pending
 			}
 		}
 	}()
 }
 
-// Dead yields one error when an engine ends unexpectedly. The process
+// Dead returns a channel that receives an error when an engine ends unexpectedly. The process
 // cannot continue without it: stop and exit.
 func (e *Engines) Dead() <-chan error { return e.dead }
 
-// Wait returns the error of an engine that ends by itself; nil when ctx ends first.
+// Wait returns the error of an engine that ends unexpectedly; nil: ctx was cancelled.
 func (e *Engines) Wait(ctx context.Context) error {
 	select {
 	case err := <-e.dead:

@@ -25,8 +25,8 @@ const eventsSyncInterval = time.Second
 
 // EventsConfig configures the NATS server.
 type EventsConfig struct {
-	// Listen opens a loopback port, guarded by a token, for other processes of this
-	// machine. With an empty Addr only this process can connect.
+	// Listen opens a loopback port, protected by a token, for other processes of this machine.
+	// With an empty Addr only this process can connect.
 	Listen Listen
 }
 
@@ -74,7 +74,7 @@ func StartEvents(dir string, cfg EventsConfig, logger *slog.Logger) (*Events, er
 		JetStreamMaxMemory:     64 << 20,
 		MaxPayload:             maxEventPayload,
 		MaxPending:             64 << 20,
-		NoSigs:                 true, // signals belong to the process
+		NoSigs:                 true, // the process handles signals
 		DisableJetStreamBanner: true,
 	}
 	if cfg.Listen.Addr != "" {
@@ -135,23 +135,23 @@ func listenEvents(options *server.Options, listen Listen) error {
 	return nil
 }
 
-// Connect opens a connection within this process; no port is involved.
+// Connect opens a connection within this process, without a port.
 func (e *Events) Connect(options ...nats.Option) (*nats.Conn, error) {
 	options = append([]nats.Option{nats.InProcessServer(e.server), nats.Token(e.token)}, options...)
 	return nats.Connect("", options...)
 }
 
-// URL returns where other processes of this machine connect. It contains the token, and
-// is empty when the server does not listen.
+// URL returns the URL for other processes of this machine, including the token. It is empty when
+// the server does not listen.
 func (e *Events) URL() string { return e.url }
 
-// Done is nil: the server does not end by itself.
+// Done returns nil: the server does not end unexpectedly.
 func (e *Events) Done() <-chan struct{} { return nil }
 
-// Err is nil: see Done.
+// Err returns nil: see Done.
 func (e *Events) Err() error { return nil }
 
-// Stop flushes the streams and ends the server.
+// Stop flushes the streams and stops the server.
 func (e *Events) Stop(context.Context) error {
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
@@ -159,7 +159,7 @@ func (e *Events) Stop(context.Context) error {
 	return nil
 }
 
-// natsLogger passes the server's warnings and errors on.
+// natsLogger passes the server's warnings and errors to slog.
 type natsLogger struct{ to *slog.Logger }
 
 func (natsLogger) Noticef(string, ...any) {}

@@ -29,7 +29,7 @@ func newJoinedListener(listeners ...net.Listener) *joinedListener {
 	return j
 }
 
-// accept passes connections on until its listener is closed.
+// accept accepts connections until its listener is closed.
 func (j *joinedListener) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()

@@ -23,7 +23,7 @@ import (
 // Bucket is the bucket of the embedded object store.
 const Bucket = "everloop"
 
-// maxCopySize is the largest object that the server copies by itself (the S3 limit).
+// maxCopySize is the maximum size of a server-side copy (the S3 limit).
 const maxCopySize = 5 << 30
 
 // ObjectsConfig configures the S3 server.
@@ -35,8 +35,8 @@ type ObjectsConfig struct {
 func (c ObjectsConfig) name() string  { return "objects" }
 func (c ObjectsConfig) title() string { return "the object store" }
 
-// after: the programs of PostgreSQL, which run as another user, must not be started in
-// the directory that the object store changes to.
+// after returns PostgreSQL: its programs, which run as another user, must not be started in the
+// working directory of the object store.
 func (c ObjectsConfig) after() []string { return []string{PostgresConfig{}.name()} }
 
 func (c ObjectsConfig) listens() []Listen {
@@ -70,8 +70,8 @@ type objectKeys struct {
 	SecretKey string `json:"secret_key"`
 }
 
-// StartObjects serves dir and returns once the bucket can be used. It changes the
-// working directory of the process.
+// StartObjects serves dir and returns when the bucket is usable. It changes the working directory
+// of the process.
 func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *slog.Logger) (*Objects, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -160,7 +160,7 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 	}
 
 	var metadata meta.MetadataStorer = meta.XattrMeta{}
-	// A store that started with sidecar files has its metadata there permanently.
+	// Metadata stays in sidecar files if the store started with them.
 	_, began := os.Stat(sidecar)
 	if began == nil || !hasExtendedAttributes(root) {
 		if err := os.MkdirAll(sidecar, 0o700); err != nil {
@@ -229,7 +229,7 @@ func loadObjectKeys(path string) (objectKeys, error) {
 	return keys, nil
 }
 
-// awaitReady returns when the bucket exists, making it at first start.
+// awaitReady returns when the bucket exists, and creates it at the first start.
 func (o *Objects) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -264,7 +264,7 @@ func (o *Objects) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Endpoint is host:port of the server; it speaks plain HTTP.
+// Endpoint returns the host:port of the server, which uses plain HTTP.
 func (o *Objects) Endpoint() string { return o.endpoint }
 
 // AccessKey returns the access key of the only account.
@@ -285,7 +285,7 @@ func (o *Objects) Err() error {
 	return o.err
 }
 
-// Stop ends the server after the requests in flight.
+// Stop stops the server after the requests in flight.
 func (o *Objects) Stop(ctx context.Context) error {
 	o.cancel()
 

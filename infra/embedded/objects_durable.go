@@ -80,9 +80,9 @@ func (d *durableFiles) flush(bucket, key *string) error {
 	return err
 }
 
-// flushSidecar writes the files of an object's metadata to the disk.
+// flushSidecar flushes the metadata files of an object.
 func (d *durableFiles) flushSidecar(bucket, key string) error {
-	const metadataDir = "meta" // the gateway's name for it
+	const metadataDir = "meta" // the gateway's directory name
 
 	names, err := os.ReadDir(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir))
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *durableFiles) flushSidecar(bucket, key string) error {
 
 	for _, name := range names {
 		err := syncPath(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir, name.Name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // replaced by another writer
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // replaced concurrently
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func (l Listen) split() (netip.Addr, int, error) {
 	return ip, int(port), nil
 }
 
-// dialHost returns the address under which a listener on ip is reached from this machine.
+// dialHost returns the address for connecting from this machine to a listener on ip.
 func dialHost(ip netip.Addr) string {
 	if !ip.IsUnspecified() {
 		return ip.String()

@@ -24,7 +24,7 @@ const (
 	temporalVisibilityDatabase = "temporal_visibility"
 )
 
-// applicationDatabases belong to the application role.
+// applicationDatabases are owned by the application role.
 var applicationDatabases = []string{everloopDatabase, temporalDatabase, temporalVisibilityDatabase}
 
 // staleServerWait is how long a start waits for the end of a previous server. After a kill -9 of
@@ -33,8 +33,8 @@ const staleServerWait = 15 * time.Second
 
 // PostgresConfig configures the supervised PostgreSQL.
 type PostgresConfig struct {
-	// BinDir is the directory with the postgres and initdb programs. Empty means
-	// to look for them; see pgprograms.Find for the order.
+	// BinDir is the directory with the postgres and initdb programs. Empty: search for them in
+	// the order of pgprograms.Find.
 	BinDir string
 }
 
@@ -47,8 +47,8 @@ func (c PostgresConfig) start(ctx context.Context, dir string, _ *Engines, logge
 	return StartPostgres(ctx, filepath.Join(dir, "postgres"), c, logger)
 }
 
-// Postgres is a PostgreSQL server running as a child of this process. It listens
-// on loopback TCP and, where a short enough path can be had, on a Unix socket.
+// Postgres is a PostgreSQL server in a child process. It listens on loopback TCP and, where a
+// short enough path is available, on a Unix socket.
 type Postgres struct {
 	child     *child
 	port      int
@@ -59,11 +59,11 @@ type Postgres struct {
 	appPassword       string
 }
 
-// StartPostgres starts the server on dir, making the cluster at first use, and
-// returns once the databases everloop, temporal and temporal_visibility can be used.
+// StartPostgres starts the server in dir, initialises the cluster at the first start, and returns
+// when the databases everloop, temporal and temporal_visibility are usable.
 //
-// Started by root, the server runs as the user postgres, or nobody. It ends
-// cleanly when this process ends, even by kill -9.
+// Started by root, the server runs as the user postgres, or nobody. It stops cleanly when this
+// process ends, even by kill -9.
 func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *slog.Logger) (*Postgres, error) {
 	cluster, err := openCluster(ctx, dir, cfg.BinDir)
 	if err != nil {
@@ -203,13 +203,13 @@ func (p *Postgres) URL(database string) string {
 	return p.url(url.UserPassword(applicationRole, p.appPassword), database)
 }
 
-// SuperuserURL is URL as the superuser of the cluster, for tests and maintenance that
-// create databases. The service itself never uses it after its start.
+// SuperuserURL is URL with the superuser of the cluster, for tests and maintenance that create
+// databases. The service itself does not use it after its start.
 func (p *Postgres) SuperuserURL(database string) string {
 	return p.url(url.UserPassword(superuser, p.superuserPassword), database)
 }
 
-// TCPURL is URL by loopback TCP, for clients that cannot use the socket.
+// TCPURL is URL through loopback TCP, for clients that cannot use the socket.
 func (p *Postgres) TCPURL(database string) string {
 	return p.tcpURL(url.UserPassword(applicationRole, p.appPassword), database)
 }

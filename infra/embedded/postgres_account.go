@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is the user that PostgreSQL runs as when this process is root, because
-// the server refuses to run as root. A nil account is this process's own user.
+// account is the user of PostgreSQL when this process is root, because the server refuses to run
+// as root. A nil account is this process's user.
 type account struct {
 	name     string
 	uid, gid int
 }
 
-// serverAccount chooses the user: the current one when this process is not root;
-// else the owner of an existing cluster, the user postgres, or nobody. Programs of
-// PostgreSQL look their user up by name, so it must be in the user database.
+// serverAccount returns the user of the server: this process's user if it is not root; else the
+// owner of an existing cluster, the user postgres, or nobody. PostgreSQL's programs look up their
+// user by name, so it must be in the user database.
 func serverAccount(dataDir string) (*account, error) {
 	owner, exists := ownerOf(dataDir)
 	if uid := os.Geteuid(); uid != 0 {

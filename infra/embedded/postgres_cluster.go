@@ -28,7 +28,7 @@ import (
 type cluster struct {
 	dir     string
 	install pgprograms.Installation
-	account *account // whom the server runs as; nil means this process's own user
+	account *account // user of the server; nil: this process's user
 	// The passwords of the superuser and of the application role.
 	superuserPassword, appPassword string
 	// handle is an open descriptor of dir. The server's user often cannot reach dir by its path
@@ -188,8 +188,8 @@ func (c *cluster) initialise(ctx context.Context) error {
 	return syncPath(c.dir)
 }
 
-// settingsFile is rewritten at every start; operators' own settings go to
-// ALTER SYSTEM, which is read after it.
+// settingsFile is rewritten at every start; operators change settings with ALTER SYSTEM, which is
+// read after it.
 const settingsFile = "everloop.conf"
 
 // settings are for one machine with little memory: all engines together should use below 400 MB
@@ -238,7 +238,7 @@ func walSize(dir string) (int64, error) {
 	return walSizeFor(int64(fs.Bavail) * int64(fs.Bsize) >> 20), nil
 }
 
-// walSizeFor is walSize by the free MB.
+// walSizeFor returns the size for an amount of free MB.
 func walSizeFor(free int64) int64 { return min(max(free/8, leastWAL), maxWAL) }
 
 func (c *cluster) writeSettings(port int, socketDir string) error {
@@ -261,12 +261,11 @@ func (c *cluster) writeSettings(port int, socketDir string) error {
 	return c.account.chown(path)
 }
 
-// maxSocketPath is the longest path of a Unix socket that every system accepts.
+// maxSocketPath is the maximum length of a Unix socket's path on all systems.
 const maxSocketPath = 103
 
-// socketDir returns a private directory for the server's socket, or an empty
-// string when no place is both short and within the server user's reach: TCP
-// serves as well then.
+// socketDir returns a private directory for the server's socket, or an empty string when no
+// directory is both short and accessible to the server's user: TCP suffices then.
 func (c *cluster) socketDir() string {
 	sum := sha256.Sum256([]byte(c.dir))
 	for _, dir := range []string{
@@ -285,16 +284,16 @@ func (c *cluster) socketDir() string {
 	return ""
 }
 
-// reach returns the path of a file of dir as the server's user can use it.
+// reach returns a path of a file of dir that the server's user can access.
 func (c *cluster) reach(name string) string {
 	if c.handle == nil {
 		return filepath.Join(c.dir, name)
 	}
-	// The first extra file of a child is its descriptor 3.
+	// The first of a child's ExtraFiles is its descriptor 3.
 	return "/proc/self/fd/3/" + name
 }
 
-// serverCommand returns the server itself, logging to log.
+// serverCommand returns the command of the server, which logs to log.
 func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 	cmd := c.command(c.program("postgres"), "-D", c.reach("data"))
 	cmd.Stdout, cmd.Stderr = log, log
@@ -302,7 +301,7 @@ func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 	return cmd
 }
 
-// command returns a program run as the server's user with a bare environment.
+// command returns a command that runs as the server's user with a minimal environment.
 func (c *cluster) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"

@@ -16,7 +16,7 @@ const (
 	logCheckEvery = 10 * time.Second
 )
 
-// serverLog is the server's log file, remembering where this run's part starts.
+// serverLog is the server's log file with the offset at which this run starts.
 type serverLog struct {
 	file   *os.File
 	path   string

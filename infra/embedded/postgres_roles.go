@@ -15,8 +15,8 @@ const (
 	applicationRole = "everloop_app"
 )
 
-// prepareDatabases creates the application role and its databases. It is repeated at every
-// start.
+// prepareDatabases creates the application role and its databases. It is idempotent and runs at
+// every start.
 func (p *Postgres) prepareDatabases(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.SuperuserURL("postgres"))
 	if err != nil {
@@ -48,7 +48,7 @@ func ensureApplicationRole(ctx context.Context, conn *pgx.Conn, password string)
 		return fmt.Errorf("look for role %s: %w", applicationRole, err)
 	}
 
-	if _, err := conn.Exec(ctx, setUp[0]); err != nil { // not by execAll, whose error quotes the statement
+	if _, err := conn.Exec(ctx, setUp[0]); err != nil { // not by execAll, whose errors quote the statement
 		return fmt.Errorf("set up role %s: %w", applicationRole, err)
 	}
 

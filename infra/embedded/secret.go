@@ -16,7 +16,7 @@ import (
 func randomSecret() string {
 	var b [24]byte
 
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
 
 	return hex.EncodeToString(b[:])
 }
@@ -42,7 +42,7 @@ func loadSecret(path string) (string, error) {
 	return secret, writeFileAtomic(path, []byte(secret+"\n"), 0o600)
 }
 
-// writeFileAtomic replaces path by content, durably.
+// writeFileAtomic replaces the content of path atomically and durably.
 func writeFileAtomic(path string, content []byte, mode os.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -64,7 +64,7 @@ func writeFileAtomic(path string, content []byte, mode os.FileMode) error {
 	return syncPath(filepath.Dir(path))
 }
 
-// syncPath flushes a file or a directory to the disk.
+// syncPath flushes a file or a directory.
 func syncPath(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

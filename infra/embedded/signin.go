@@ -31,8 +31,8 @@ var signInPage string
 
 var signInTemplate = template.Must(template.New("signin").Parse(signInPage))
 
-// signIn serves pages to administrators. A browser sends an API key once, and gets a
-// cookie that scripts cannot read and other sites cannot send.
+// signIn serves pages to administrators. A browser sends an API key once, and receives a cookie
+// that scripts cannot read and other sites cannot send.
 type signIn struct {
 	access temporalAccess
 	hosts  hosts.List
@@ -125,7 +125,7 @@ func (s *signIn) show(w http.ResponseWriter, r *http.Request) {
 	s.page(w, http.StatusOK, signInData{Next: localPath(r.FormValue("next")), User: s.user(r)})
 }
 
-// open signs in.
+// open handles signing in.
 func (s *signIn) open(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignInBytes)
 	if err := r.ParseForm(); err != nil {
@@ -145,7 +145,7 @@ func (s *signIn) open(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
-// close signs out.
+// close handles signing out.
 func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(clients.CookieName(signInCookie, overHTTPS(r))); err == nil {
 		s.forget(sha256.Sum256([]byte(cookie.Value)))
@@ -163,7 +163,7 @@ func (s *signIn) cookie(r *http.Request, value string, maxAge int) *http.Cookie 
 	}
 }
 
-// overHTTPS reports whether a proxy names HTTPS; a wrong header concerns its sender alone.
+// overHTTPS reports whether a proxy reports HTTPS; a forged header affects only its sender.
 func overHTTPS(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
@@ -196,7 +196,7 @@ func (s *signIn) forget(id [32]byte) {
 	delete(s.opened, id)
 }
 
-// signInData fills the page.
+// signInData is the data of the page's template.
 type signInData struct{ Next, User, Fault, Nonce string }
 
 func (s *signIn) page(w http.ResponseWriter, status int, data signInData) {
@@ -212,7 +212,7 @@ func (s *signIn) page(w http.ResponseWriter, status int, data signInData) {
 	_ = signInTemplate.Execute(w, data)
 }
 
-// localPath returns the page to continue to, which is always one of this server.
+// localPath returns the page to redirect to, which is always on this server.
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||

@@ -20,8 +20,8 @@ import (
 // Namespace is the Temporal namespace of the embedded server.
 const Namespace = "everloop"
 
-// connectionsOfAddress bounds the connections of one client address to a port of Temporal,
-// which are open before a key is looked at. A worker has a few.
+// connectionsOfAddress is the default maximum of connections per client address to a port of
+// Temporal, counted before the key is checked. A worker has a few.
 const connectionsOfAddress = 4000
 
 // TemporalConfig configures the Temporal server.
@@ -31,7 +31,7 @@ type TemporalConfig struct {
 	Frontend Listen
 	// Administrators checks the API keys for the port; nil: no key is valid.
 	Administrators Administrators
-	// ServiceKey opens the port for the roles of other processes; empty: none.
+	// ServiceKey is the key for other processes of the service; empty: none.
 	ServiceKey string
 	// DatabaseURL is a postgres:// URL of the server for the databases temporal and
 	// temporal_visibility. Empty: the embedded PostgreSQL.
@@ -41,8 +41,8 @@ type TemporalConfig struct {
 	// Connections is the maximum number of open connections per client address; 0: 4000.
 	Connections int
 
-	// external is set when the server of DatabaseURL is not this process's own, so
-	// that another process could be running Temporal on it.
+	// external is set when DatabaseURL is not this process's own server, so that another process
+	// could run Temporal on it.
 	external bool
 }
 
@@ -77,7 +77,7 @@ type Temporal struct {
 	done      chan struct{}
 	claim     *pgx.Conn // has locked the advisory lock of an external database
 
-	stopRefresh func() // ends crashRefresh; nil: it does not run
+	stopRefresh func() // stops crashRefresh; nil: it does not run
 }
 
 // StartTemporal updates the schema, starts the server and returns when the namespace "everloop"
@@ -143,7 +143,7 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 	server, err := temporal.NewServerFx(t.transport.module(),
 		temporal.WithConfig(temporalServerConfig(cfg.DatabaseURL)),
 		temporal.ForServices(temporal.DefaultServices),
-		temporal.WithStaticHosts(temporalHosts()), // one host a service: no gossip, no membership ports
+		temporal.WithStaticHosts(temporalHosts()), // one host per service: no gossip, no membership ports
 		temporal.WithDynamicConfigClient(temporalDynamicConfig()),
 		temporal.WithAuthorizer(t.access),
 		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
@@ -193,13 +193,13 @@ func prepareNamespace(ctx context.Context, options client.Options, retention tim
 // calls do not use the network.
 func (t *Temporal) ClientOptions() client.Options { return t.transport.clientOptions() }
 
-// Address returns where clients of other processes on this machine connect, host:port.
+// Address returns the host:port for clients of other processes on this machine.
 func (t *Temporal) Address() string { return t.address }
 
-// Done is closed when the server reported a fault it cannot survive.
+// Done is closed when the server has reported a fatal error.
 func (t *Temporal) Done() <-chan struct{} { return t.done }
 
-// Err is that fault; valid once Done is closed.
+// Err returns that error; valid once Done is closed.
 func (t *Temporal) Err() error { return t.logger.fatalError() }
 
 // temporalStopTime is the maximum duration of the server's stop, which usually takes one second

@@ -15,19 +15,19 @@ import (
 
 // Administrators looks up the API keys that grant access to Temporal.
 type Administrators interface {
-	// Administrator returns the name of the administrator whose API key this is, or
+	// Administrator returns the name of the administrator with this API key, or
 	// ErrNoAdministrator. Another error reports that keys cannot be checked now.
 	Administrator(ctx context.Context, key string) (name string, err error)
 }
 
-// ErrNoAdministrator reports that a key is not one of an administrator.
+// ErrNoAdministrator reports that a key does not belong to an administrator.
 var ErrNoAdministrator = errors.New("this is not an administrator's API key")
 
-// serviceName is the caller of a call with the key that roles in other processes use.
+// serviceName is the caller of requests with the service key.
 const serviceName = "everloop"
 
-// temporalAccess decides on each call of the server. Clients inside the process may do
-// all; a client of the port needs an API key as bearer token.
+// temporalAccess authorizes each request to the server. Clients inside the process are allowed
+// everything; a client of the port needs an API key as bearer token.
 type temporalAccess struct {
 	administrators Administrators // nil: none
 	serviceKey     string         // empty: none
@@ -87,7 +87,7 @@ func bearer(ctx context.Context) string {
 	return strings.TrimSpace(token)
 }
 
-// equalSecrets compares in a time that depends on neither value nor length.
+// equalSecrets compares in constant time, independent of values and lengths.
 func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

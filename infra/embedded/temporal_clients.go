@@ -74,7 +74,7 @@ func (f *systemClients) dial() (c client.Client) {
 	return c
 }
 
-// asServer marks a call as one of the server's own instead of a program's.
+// asServer marks a request as the server's own.
 func asServer(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
 ) error {

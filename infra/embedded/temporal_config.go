@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/server/common/primitives"
 )
 
-// temporalShards is the number of history shards. It is written into the database
-// at first start and cannot be changed afterwards.
+// temporalShards is the number of history shards. It is stored in the database at the first start
+// and cannot be changed afterwards.
 const temporalShards = 4
 
 // Temporal opens a pool for each service and store, seven in all.
@@ -74,7 +74,7 @@ func temporalServerConfig(databaseURL string) *config.Config {
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		// Required: without it the server's own workers have no client.
+		// Required by the clients of the server's own workers.
 		PublicClient: config.PublicClient{HostPort: frontend},
 	}
 
@@ -92,7 +92,7 @@ func temporalServerConfig(databaseURL string) *config.Config {
 	return cfg
 }
 
-// temporalSQL returns a store in one database.
+// temporalSQL returns the configuration of a store in one database.
 func temporalSQL(databaseURL, database string) *config.SQL {
 	return &config.SQL{
 		PluginName:   postgresql.PluginNamePGX,
@@ -135,20 +135,20 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.TransferProcessorMaxPollRPS.Key(): 200,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():    200,
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key(): 200,
-		// Except for the list of runs, which only operators read: writing a row of its
-		// table computes 59 columns and enters 73 indexes. Four times a second, the
-		// start and the changes of a run that has closed in the meantime are not written.
+		// Slow down the visibility store, which only operators read: writing a row computes 59
+		// columns and updates 73 indexes. At four polls per second, the start and the changes of
+		// a run that has closed in the meantime are not written.
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key(): 4,
 		dynamicconfig.VisibilityTaskBatchSize.Key():       1000,
-		// A missed close notification costs a waiter this long (default 20 s).
+		// A missed close notification delays a waiter this long (default 20 s).
 		dynamicconfig.HistoryLongPollExpirationInterval.Key(): 2 * time.Second,
 		// On one machine partitioned task queues have no advantage.
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
-		// A run that continues as new waits until its predecessor is this old
-		// (default 1 s): the pause before the next queued message of a session.
+		// A run that continues as new waits until its predecessor is this old (default 1 s): the
+		// delay before the next queued message of a session.
 		dynamicconfig.WorkflowIdReuseMinimalInterval.Key(): 10 * time.Millisecond,
-		// The default of 10 list calls a second is one dashboard.
+		// One dashboard exceeds the default of 10 list requests per second.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                 historyCacheEntries,
 		// A replaced build of the workers counts as drained this long after its last run has
@@ -162,5 +162,5 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 	}
 }
 
-// joinHostPort is net.JoinHostPort for a number.
+// joinHostPort is net.JoinHostPort with a numeric port.
 func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

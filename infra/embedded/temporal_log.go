@@ -17,20 +17,20 @@ import (
 // logged as an error.
 type temporalLogger struct {
 	to     *slog.Logger
-	ready  atomic.Bool // the server is up: its complaints count
+	ready  atomic.Bool // the server is running: errors are logged
 	silent atomic.Bool
 	quiet  chan struct{} // closed when silenced
 
 	once  sync.Once
 	err   error
-	fatal chan struct{} // closed at the first fatal fault
+	fatal chan struct{} // closed at the first fatal error
 }
 
 func newTemporalLogger(to *slog.Logger) *temporalLogger {
 	return &temporalLogger{to: to.With("engine", "temporal"), quiet: make(chan struct{}), fatal: make(chan struct{})}
 }
 
-// silence is called once, before the server stops.
+// silence must be called once, before the server stops.
 func (l *temporalLogger) silence() {
 	if !l.silent.Swap(true) {
 		close(l.quiet)
@@ -62,7 +62,7 @@ func (l *temporalLogger) Debug(string, ...tag.Tag) {}
 // Info drops the message.
 func (l *temporalLogger) Info(string, ...tag.Tag) {}
 
-// Warn logs the message, except one: that the HTTP API is off is our own choice.
+// Warn logs the message, except for the warning that the HTTP API is disabled.
 func (l *temporalLogger) Warn(msg string, tags ...tag.Tag) {
 	if !strings.HasPrefix(msg, "HTTP API port has not been set") {
 		l.log(slog.LevelWarn, msg, tags)
@@ -75,7 +75,7 @@ func (l *temporalLogger) Error(msg string, tags ...tag.Tag) { l.log(slog.LevelEr
 // DPanic logs the message as an error: it would panic in development builds only.
 func (l *temporalLogger) DPanic(msg string, tags ...tag.Tag) { l.log(slog.LevelError, msg, tags) }
 
-// Panic logs the message and panics, as the server's own code expects.
+// Panic logs the message and panics, as the server expects.
 func (l *temporalLogger) Panic(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelError, msg, tags)
 	panic(msg)
@@ -99,10 +99,10 @@ func (l *temporalLogger) Fatal(msg string, tags ...tag.Tag) {
 	})
 }
 
-// fatalError is the first fatal fault; valid once fatal is closed.
+// fatalError returns the first fatal error; valid once fatal is closed.
 func (l *temporalLogger) fatalError() error { return l.err }
 
-// sdkLogger silences the short-lived client that prepares the namespace.
+// sdkLogger drops the messages of the client that prepares the namespace.
 type sdkLogger struct{}
 
 func (sdkLogger) Debug(string, ...any) {}

@@ -19,7 +19,8 @@ import (
 // them, and each step of a chat adds several events to them.
 const DefaultTemporalRetention = 6 * time.Hour
 
-// The server refuses less; more would fill the database of a small machine.
+// Limits of the retention: the server rejects less; more would fill the database of a small
+// machine.
 const (
 	MinTemporalRetention = time.Hour
 	MaxTemporalRetention = 90 * 24 * time.Hour
@@ -100,8 +101,8 @@ func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb
 	return missing, nil
 }
 
-// awaitAttributes returns when a query may use every attribute: the server's caches
-// follow a change within seconds.
+// awaitAttributes returns when a query can use every attribute: the server's caches contain a
+// change after some seconds.
 func awaitAttributes(ctx context.Context, c client.Client) error {
 	for _, name := range searchAttributes {
 		err := poll(ctx, func() error {
@@ -119,7 +120,7 @@ func awaitAttributes(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// poll repeats f until it succeeds or ctx ends; it returns f's last fault.
+// poll repeats f until it succeeds or ctx is cancelled; it returns f's last error.
 func poll(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

@@ -27,15 +27,14 @@ import (
 // messages pass in pieces.
 const pipeBuffer = 64 << 10
 
-// temporalTarget is the address by which clients inside the process name the server;
-// their dialer does not look at it.
+// temporalTarget is the server's address for clients inside the process; their dialer ignores it.
 const temporalTarget = "passthrough:///temporal"
 
-// processTransport connects the four services of the server, and the clients of this
-// process, in memory. Only the frontend also listens on a port.
+// processTransport connects the four services of the server, and the clients of this process, in
+// memory. Only the frontend also listens on a port.
 type processTransport struct {
 	pipes    map[primitives.ServiceName]*bufconn.Listener
-	frontend net.Listener // pipe and port
+	frontend net.Listener // in-process pipe and port
 }
 
 // newProcessTransport takes ownership of the frontend's port, which is closed with the server.
@@ -55,7 +54,7 @@ func insideProcess(address net.Addr) bool {
 	return address != nil && address.Network() == "bufconn"
 }
 
-// dialTo returns the option of clients that reach a service inside the process.
+// dialTo returns the dial option of clients of a service inside the process.
 func (t *processTransport) dialTo(service primitives.ServiceName) grpc.DialOption {
 	pipe := t.pipes[service]
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) })
@@ -80,8 +79,8 @@ func (t *processTransport) clientOptions() client.Options {
 	}
 }
 
-// module is temporal.TopLevelModule, with services that listen and dial by this
-// transport: the server has no option for that.
+// module is temporal.TopLevelModule with services that listen and dial through this transport:
+// the server has no option for that.
 func (t *processTransport) module() fx.Option {
 	return fx.Options(
 		fx.Provide(
@@ -115,7 +114,7 @@ func (t *processTransport) service(name primitives.ServiceName, parts ...fx.Opti
 	}
 }
 
-// frontendService returns the provider of the one service that clients call.
+// frontendService returns the provider of the frontend.
 func (t *processTransport) frontendService(params temporal.ServiceProviderParamsCommon) (temporal.ServicesGroupOut, error) {
 	return t.service(primitives.FrontendService, fx.Supply(params.CustomFrontendInterceptors), frontend.Module)(params)
 }
@@ -126,7 +125,7 @@ func (t *processTransport) decorate(name primitives.ServiceName) fx.Option {
 		func() net.Listener { return t.listener(name) },
 		func(options map[primitives.ServiceName][]grpc.DialOption) map[primitives.ServiceName][]grpc.DialOption {
 			all := map[primitives.ServiceName][]grpc.DialOption{
-				primitives.InternalFrontendService: {t.dialTo(primitives.FrontendService)}, // the server's name for its own calls
+				primitives.InternalFrontendService: {t.dialTo(primitives.FrontendService)}, // the server's name for its own requests
 			}
 			for service := range t.pipes {
 				all[service] = append(options[service], t.dialTo(service))

@@ -39,23 +39,23 @@ type crashRefresh struct {
 }
 
 const (
-	// crashLookEvery is how often the row is looked for.
+	// crashLookEvery is the interval of checking the row.
 	crashLookEvery = 2 * time.Second
-	// refreshTimeout bounds one call of the server.
+	// refreshTimeout is the timeout of one request to the server.
 	refreshTimeout = 30 * time.Second
 	// refreshPage is the number of runs per page.
 	refreshPage = 500
-	// systemRuns start the ids of Temporal's own runs. They work by updates, which no
-	// run of Everloop does.
+	// systemRuns is the prefix of the ids of Temporal's own runs. They use updates, in contrast
+	// to Everloop's.
 	systemRuns = "temporal-sys-"
 )
 
-// crashTable has one row while PostgreSQL has not crashed; refreshed reports whether the
+// crashTable contains one row while PostgreSQL has not crashed; refreshed reports whether the
 // open runs have been refreshed since the row was written.
 const crashTable = `CREATE UNLOGGED TABLE IF NOT EXISTS everloop_no_crash_since (written_at timestamptz NOT NULL, refreshed boolean ` +
 	`NOT NULL)`
 
-// startCrashRefresh starts to look for crashes. Stop ends that.
+// startCrashRefresh starts the checks for crashes; stop ends them.
 func startCrashRefresh(serverURL string, transport *processTransport, logger *slog.Logger) (stop func(), err error) {
 	c, err := newCrashRefresh(serverURL, transport, logger)
 	if err != nil {
@@ -75,7 +75,7 @@ func startCrashRefresh(serverURL string, transport *processTransport, logger *sl
 	return func() { cancel(); <-done }, nil
 }
 
-// newCrashRefresh connects to the server's administration.
+// newCrashRefresh connects to the server's admin service.
 func newCrashRefresh(serverURL string, transport *processTransport, logger *slog.Logger) (*crashRefresh, error) {
 	url, err := databaseAt(serverURL, temporalDatabase, map[string]string{"application_name": "everloop-temporal-refresh"})
 	if err != nil {
@@ -184,7 +184,7 @@ func (r openRun) execution() *commonpb.WorkflowExecution {
 	return &commonpb.WorkflowExecution{WorkflowId: r.workflow, RunId: r.run.String()}
 }
 
-// refreshAll refreshes every open run and returns how many there were.
+// refreshAll refreshes every open run and returns their number.
 func (c *crashRefresh) refreshAll(ctx context.Context, conn *pgx.Conn) (total int, err error) {
 	last := openRun{shard: -1}
 	for {
@@ -246,7 +246,7 @@ func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	}
 
 	switch status.Code(err) {
-	case codes.OK, codes.NotFound: // it has closed in the meantime
+	case codes.OK, codes.NotFound: // NotFound: closed in the meantime
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted:
 		return err // the server is unavailable or busy: all are retried

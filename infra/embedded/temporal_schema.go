@@ -13,7 +13,7 @@ import (
 	temporalsql "go.temporal.io/server/tools/sql"
 )
 
-// temporalSchemas names the migrations, embedded in the server's module, of each
+// temporalSchemas contains the directory of the migrations, embedded in the server's module, by
 // database.
 var temporalSchemas = map[string]string{
 	temporalDatabase:           "postgresql/v12/temporal",
@@ -40,7 +40,8 @@ func updateSchema(databaseURL, database, name string, logger log.Logger) error {
 	defer conn.Close()
 
 	if _, err := conn.ReadSchemaVersion(); err != nil {
-		// Unknown table: a fresh database. An outage shows in the next statement.
+		// Unknown table: a new database. If the database is unavailable, the next statement
+		// fails.
 		if err := schema.NewSetupSchemaTask(conn, &schema.SetupConfig{InitialVersion: "0.0"}, logger).Run(); err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 	for _, name := range []string{temporalDatabase, temporalVisibilityDatabase} {
 		err := createDatabase(ctx, conn, name)
 		if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.Code == "42P04" {
-			continue // another process was quicker
+			continue // another process was faster
 		}
 
 		if err != nil {
@@ -71,7 +72,7 @@ func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 	return nil
 }
 
-// temporalClaimKey is the advisory lock of the one process that runs Temporal.
+// temporalClaimKey is the advisory lock of the process that runs Temporal.
 const temporalClaimKey = 0x6576_6572_6c6f_6f70 // "everloop"
 
 // claimTemporalDatabase ensures that no other process runs Temporal on the same databases: two
@@ -124,7 +125,7 @@ func databaseAt(serverURL, database string, parameters map[string]string) (strin
 	return u.String(), nil
 }
 
-// withoutURL drops the text of a parse fault, which quotes the URL and its password.
+// withoutURL drops the text of a parse error, which quotes the URL and its password.
 func withoutURL(doing string, err error) error {
 	if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("%s: the address is not a valid postgres:// URL", doing)

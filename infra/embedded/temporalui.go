@@ -28,10 +28,9 @@ import (
 
 // TemporalUIConfig configures Temporal's web UI.
 type TemporalUIConfig struct {
-	// Listen is where browsers connect.
+	// Listen is the address for browsers.
 	Listen Listen
-	// Hosts are the names by which browsers may reach it in addition to localhost and IP
-	// addresses.
+	// Hosts are the allowed host names in addition to localhost and IP addresses.
 	Hosts hosts.List
 	// Connections is the maximum number of open connections per client address; 0: 4000.
 	Connections int
@@ -101,7 +100,7 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 	}
 	bound := clients.NewConnections(cmp.Or(cfg.Connections, connectionsOfAddress), nil).Listen(listener, clients.Refusal)
 
-	go func() { _ = ui.server.Serve(bound) }() // ends with Stop
+	go func() { _ = ui.server.Serve(bound) }() // ends after Stop
 
 	return ui, nil
 }
@@ -147,19 +146,19 @@ func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	return e, route.SetUIRoutes(e, "", assets, u.config)
 }
 
-// URL returns where a browser on this machine finds the UI.
+// URL returns the URL of the UI for a browser on this machine.
 func (u *TemporalUI) URL() string { return u.url }
 
-// uiStopTime bounds how long requests in flight may take at the end.
+// uiStopTime is the maximum wait for requests in flight during Stop.
 const uiStopTime = time.Second
 
-// Done is nil: the UI does not end by itself.
+// Done returns nil: the UI does not end unexpectedly.
 func (u *TemporalUI) Done() <-chan struct{} { return nil }
 
-// Err is nil: see Done.
+// Err returns nil: see Done.
 func (u *TemporalUI) Err() error { return nil }
 
-// Stop ends the UI. Stop it before the Temporal server that it calls.
+// Stop stops the UI. It must be called before the Temporal server is stopped.
 func (u *TemporalUI) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, uiStopTime)
 	defer cancel()

@@ -28,9 +28,9 @@ type record struct {
 	ID     string          `json:"id,omitempty"`
 	Name   string          `json:"name"`
 	ChatID domain.ChatID   `json:"chat_id,omitempty"`
-	At     int64           `json:"at"` // nanoseconds since 1970
+	At     int64           `json:"at"` // Unix time in nanoseconds
 	Data   json.RawMessage `json:"data,omitempty"`
-	Ref    string          `json:"ref,omitempty"` // key of the object that is Data
+	Ref    string          `json:"ref,omitempty"` // key of the object that contains Data
 	Lost   uint64          `json:"lost,omitempty"`
 }
 
@@ -69,7 +69,8 @@ func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 	return marshal(r)
 }
 
-// bodyName names the object of an event's body. A repeated publish writes the same one.
+// bodyName returns the key of an event's body. It is deterministic: a repeated publish overwrites
+// the same object.
 func bodyName(e domain.Event) string {
 	if e.ID != "" {
 		return e.ID
@@ -78,7 +79,7 @@ func bodyName(e domain.Event) string {
 	return domain.NewID()
 }
 
-// marshal is json.Marshal without the escaping of HTML, which would grow text.
+// marshal is json.Marshal without HTML escapes, which would enlarge text.
 func marshal(r record) ([]byte, error) {
 	var out bytes.Buffer
 

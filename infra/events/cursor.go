@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// cursor walks the entries of one subject with after < seq <= upTo, in batches, one
-// generation after the other.
+// cursor iterates over the entries of one subject with after < seq <= upTo, in batches,
+// generation by generation.
 type cursor struct {
 	log         *Log
 	subject     string
@@ -22,7 +22,7 @@ func (l *Log) walk(ctx context.Context, subject string, after, upTo uint64) (cur
 	return cursor{log: l, subject: subject, after: after, upTo: upTo, left: list}, err
 }
 
-// peek returns the next entry, nil at the end.
+// peek returns the next entry; nil: the end.
 func (c *cursor) peek(ctx context.Context) (*message, error) {
 	for len(c.batch) == 0 && len(c.left) > 0 && c.after < c.upTo {
 		from, end := c.left[0], min(c.upTo, c.left[0].last)

@@ -17,7 +17,7 @@ import (
 const (
 	batchMessages = 256
 	batchBytes    = 1 << 20
-	// directTimeout is how long one direct get may take.
+	// directTimeout is the timeout of one direct get.
 	directTimeout = 5 * time.Second
 )
 
@@ -191,7 +191,7 @@ func (l *Log) leader(ctx context.Context, g generation, request leaderRequest) (
 	}
 
 	if fault := answer.Error; fault != nil {
-		gone := fault.ErrorCode == jetstream.JSErrCodeStreamNotFound && !g.open() // it has aged
+		gone := fault.ErrorCode == jetstream.JSErrCodeStreamNotFound && !g.open() // its events have expired
 		if gone || fault.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 			return nil, nil
 		}

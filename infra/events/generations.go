@@ -18,20 +18,21 @@ import (
 
 // Metadata of a generation's stream.
 const (
-	// metaBase is the number from which the generation counts.
+	// metaBase is the first sequence of the generation.
 	metaBase = "everloop_base"
 	// metaAfter is the last stored sequence of the previous generation. The sequences between it
 	// and the base are in no generation.
 	metaAfter = "everloop_after"
 	// metaLost is set when one of these sequences is known to belong to a lost event.
 	metaLost = "everloop_lost"
-	// metaLast is the last sequence of a generation that was closed.
+	// metaLast is the last sequence of a closed generation.
 	metaLast = "everloop_last"
-	// metaBytes is the limit of the size that a closed generation had while it was open.
+	// metaBytes is the size limit that a closed generation had while it was open.
 	metaBytes = "everloop_max_bytes"
 )
 
-// closedReserve is the space in a closed generation for the message that ends its tails.
+// closedReserve is the space in a closed generation for the message that ends its tails, in
+// bytes.
 const closedReserve = 64 << 10
 
 // generation is one stream of the log. The log has one open generation, which accepts events, and
@@ -43,15 +44,15 @@ type generation struct {
 	after  uint64
 	lost   bool
 	epoch  string
-	last   uint64 // math.MaxUint64 of the open one
-	msgs   uint64 // when it was looked at
+	last   uint64 // math.MaxUint64 for the open one
+	msgs   uint64 // at the last refresh
 	config jetstream.StreamConfig
 }
 
 func (g generation) open() bool { return g.last == math.MaxUint64 }
 
-// skips reports whether a sequence is between the generation and the previous one. Only
-// a lost event can have it.
+// skips reports whether a sequence is between the generation and the previous one. Only a lost
+// event can have it.
 func (g generation) skips(seq uint64) bool { return g.number > 1 && g.after < seq && seq+1 < g.base }
 
 // closedSubject returns the only subject of a closed generation. Its one message ends
@@ -89,8 +90,7 @@ func (l *Log) newest() generation {
 	return generation{name: l.cfg.Stream, number: 1, last: math.MaxUint64}
 }
 
-// Base returns the number from which the generation counts that has the sequence, or
-// would have it.
+// Base returns the base of the generation that contains the sequence, or would contain it.
 func (l *Log) Base(seq uint64) uint64 {
 	base := uint64(0)
 	for _, g := range l.known() {
@@ -109,7 +109,7 @@ func (l *Log) olderThanGeneration(at time.Time) bool {
 	return len(list) > 1 && !at.IsZero() && at.UnixMicro() < int64(list[len(list)-1].base) //nolint:gosec // microseconds since 1970
 }
 
-// lost reports whether a sequence that was acknowledged is in no generation.
+// lost reports whether an acknowledged sequence is in no generation.
 func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, error) {
 	for i, g := range list {
 		if g.after < seq && seq < g.base {
@@ -173,11 +173,11 @@ func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 }
 
 func number(info *jetstream.StreamInfo, key string) uint64 {
-	n, _ := strconv.ParseUint(info.Config.Metadata[key], 10, 64) // 0 where it is not set
+	n, _ := strconv.ParseUint(info.Config.Metadata[key], 10, 64) // 0: not set
 	return n
 }
 
-// noteLoss marks the generation that skips a sequence which this process has seen.
+// noteLoss marks the generation that skips a sequence known to this process.
 func (l *Log) noteLoss(ctx context.Context, seq uint64) error {
 	for _, g := range l.known() {
 		if g.lost || !g.skips(seq) {
@@ -243,14 +243,14 @@ func (l *Log) next(ctx context.Context, closed []generation, epoch string) error
 		}
 
 		config = l.wanted(config)
-		config.Replicas = before.config.Replicas // raised once the stream is there
+		config.Replicas = before.config.Replicas // increased after the creation
 
 		if err := l.endTails(ctx, before, epoch); err != nil {
 			return err
 		}
 	}
 
-	// The clock runs ahead of all numbers, unless it was set back.
+	// The clock is ahead of all sequences, unless it was set back.
 	if g.base = now(); g.base <= max(high, g.after) {
 		g.base = max(high, g.after) + spareNumbers
 	}
@@ -277,7 +277,7 @@ func (g generation) next(stream string, high uint64) generation {
 		after: g.last, lost: high > g.last,
 	}
 
-	if g.last < g.base { // it has had no event, and will be deleted
+	if g.last < g.base { // it has no event, and will be deleted
 		next.after, next.lost = g.after, next.lost || g.lost
 	}
 

@@ -23,7 +23,7 @@ type Config struct {
 	// The limits of an existing stream are raised to these and never lowered: an
 	// operator may have raised them by hand.
 	MaxAge     time.Duration // maximum age of an event; default 24 h
-	MaxBytes   int64         // size of the log on disk; the oldest go first; default no limit
+	MaxBytes   int64         // maximum size of the log on disk; the oldest events are deleted first; default: unlimited
 	Duplicates time.Duration // window of duplicate detection by event id; default 2 min
 	Replicas   int           // number of servers that store each event, 1, 3 or 5; default 1
 	// HighWater is the highest sequence that was ever saved outside the log: a log that ends
@@ -66,15 +66,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Log is the event log. Its methods may be called from many goroutines.
+// Log is the event log. It is safe for concurrent use.
 type Log struct {
 	nc         *nats.Conn
 	js         jetstream.JetStream
 	cfg        Config
 	high       atomic.Uint64                // highest sequence known to this process
-	gens       atomic.Pointer[[]generation] // as last seen, the oldest first
-	reconnects atomic.Uint64                // of the connection when the newest generation was last looked at
-	away       atomic.Int64                 // until then, in nanoseconds since 1970, deltas are refused
+	gens       atomic.Pointer[[]generation] // cached, the oldest first
+	reconnects atomic.Uint64                // reconnects of the connection at the last check of the newest generation
+	away       atomic.Int64                 // Unix time in nanoseconds until which deltas are rejected
 	repair     sync.Mutex                   // serialises the creation of generations
 }
 
@@ -100,7 +100,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// ensureTries bounds the races with other processes that a call of ensure loses.
+// ensureTries is the maximum number of attempts of ensure, which can lose races with other
+// processes.
 const ensureTries = 8
 
 // ensure checks that the newest generation is open and has not lost its end, and creates the next
@@ -143,12 +144,12 @@ func contended(err error) bool {
 		ok && refused.ErrorCode == streamSubjectOverlap
 }
 
-// streamSubjectOverlap is the server's code for a subject that another stream has.
+// streamSubjectOverlap is the server's error code for a subject of another stream.
 const streamSubjectOverlap = 10065
 
 // ensureOnce runs one step: done reports that the newest generation is valid.
 func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
-	high := l.high.Load() // before the look at the stream, which other goroutines publish to
+	high := l.high.Load() // before reading the stream, to which other goroutines publish
 
 	epoch, err := l.epoch(ctx)
 	if err != nil {
@@ -160,7 +161,7 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 
-	if info == nil { // the generations must be looked for
+	if info == nil { // the generations must be refreshed
 		list, err := l.refresh(ctx)
 		if err != nil || len(list) > 0 && list[len(list)-1].open() {
 			return false, err
@@ -253,7 +254,7 @@ func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 	return err
 }
 
-// higher returns the higher of two limits, of which 0 and less mean none.
+// higher returns the higher of two limits; 0 and less are unlimited.
 func higher[T int64 | time.Duration](have, want T) T {
 	if have <= 0 || want <= 0 {
 		return min(have, want)
@@ -270,7 +271,7 @@ func (l *Log) reach(info *jetstream.StreamInfo) {
 	}
 }
 
-// raise notes that the log has reached seq.
+// raise records that the log has reached seq.
 func (l *Log) raise(seq uint64) {
 	for {
 		have := l.high.Load()
@@ -296,7 +297,7 @@ func (l *Log) Kept(ctx context.Context, after uint64) (first uint64, since time.
 	for _, g := range slices.Backward(list) {
 		stream, err := l.js.Stream(ctx, g.name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) && !g.open() {
-			break // it has aged
+			break // its events have expired
 		}
 
 		if err != nil {
@@ -334,8 +335,7 @@ func kept(info *jetstream.StreamInfo) (first uint64, since time.Time, dropped bo
 	}
 }
 
-// Forget drops a session's events, as its deletion does. Bodies that are
-// objects are not touched.
+// Forget deletes a session's events. Bodies in objects are not deleted.
 func (l *Log) Forget(ctx context.Context, sessionID domain.SessionID) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
@@ -358,7 +358,7 @@ func (l *Log) Forget(ctx context.Context, sessionID domain.SessionID) error {
 func (l *Log) forgetIn(ctx context.Context, g generation, subjects ...string) error {
 	stream, err := l.js.Stream(ctx, g.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && !g.open() {
-		return nil // it has aged
+		return nil // its events have expired
 	}
 
 	if err != nil {

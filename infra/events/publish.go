@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// ackTimeout is how long one try to publish waits for the log.
+	// ackTimeout is the timeout of one attempt to publish.
 	ackTimeout = 2 * time.Second
 	// publishTimeout is the maximum duration of Publish for a context without a deadline.
 	publishTimeout = 30 * time.Second
 	// maxPause is the maximum delay between attempts.
 	maxPause = time.Second
-	// deltaPause is how long deltas are refused after one was not acknowledged.
+	// deltaPause is how long deltas are rejected after a missing acknowledgement.
 	deltaPause = 5 * time.Second
 )
 
-// errUnavailable refuses a delta without a try.
+// errUnavailable rejects a delta without an attempt.
 var errUnavailable = errors.New("a delta was not acknowledged a moment ago")
 
 // Publish appends an event and returns its sequence after the acknowledgement. An event with an
@@ -269,8 +269,7 @@ func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 	}
 }
 
-// errOvertaken reports that the subject has a newer message than the condition of a
-// publish named.
+// errOvertaken reports that the subject has a newer message than the expected one.
 var errOvertaken = errors.New("another event came to the subject in between")
 
 // repeatOnce searches for a message after a sequence, and publishes it if it is missing and its
@@ -309,7 +308,7 @@ func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same 
 	return seq, err
 }
 
-// overtaken reports that the log refused a publish for its condition.
+// overtaken reports whether the log rejected a publish because of its condition.
 func overtaken(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 
@@ -317,7 +316,7 @@ func overtaken(err error) bool {
 		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// sameBody recognises an event without an ID. Its time is in its body.
+// sameBody matches an event without an ID by its body, which contains its time.
 func sameBody(body []byte) func(message) bool {
 	return func(m message) bool { return bytes.Equal(m.body, body) }
 }
@@ -337,8 +336,8 @@ func retryable(err error) bool {
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, errBroken) || inProcess(err)
 }
 
-// duplicateInProcess is the server's code for an id that another process publishes in
-// the same moment.
+// duplicateInProcess is the server's error code for an id that another process publishes
+// concurrently.
 const duplicateInProcess = 10158
 
 func inProcess(err error) bool {

@@ -80,8 +80,8 @@ func (n NATS) addresses() error {
 	return nil
 }
 
-// login returns the option that logs in with a file of a JWT and a seed, or of a seed
-// alone. It reads the file as the client will at each connection.
+// login returns the option for a file with a JWT and a seed, or with a seed only. It reads the
+// file as the client does at each connection.
 func login(path string) (nats.Option, error) {
 	content, err := readFile("NATS_CREDS", path)
 	if err != nil {
@@ -106,7 +106,7 @@ func login(path string) (nats.Option, error) {
 	return nats.UserCredentials(path), nil
 }
 
-// certPool reads the certificates that servers are trusted by, in addition to the system's.
+// certPool returns the system's certificates and the certificates of a file.
 func certPool(variable, path string) (*x509.CertPool, error) {
 	content, err := readFile(variable, path)
 	if err != nil {
@@ -115,7 +115,7 @@ func certPool(variable, path string) (*x509.CertPool, error) {
 
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a machine without any
+		pool = x509.NewCertPool() // a machine without certificates
 	}
 
 	if !pool.AppendCertsFromPEM(content) {

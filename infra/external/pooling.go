@@ -21,7 +21,7 @@ var errPooled = errors.New("DATABASE_URL leads to a pooler that does not keep se
 func CheckPooling(ctx context.Context, url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return errors.New("the database address cannot be parsed") // pgx would repeat it, password and all
+		return errors.New("the database address cannot be parsed") // pgx's error would contain the password
 	}
 
 	config.ConnectTimeout = 10 * time.Second

@@ -70,7 +70,7 @@ func ProbePostgres(ctx context.Context, url string) (server domain.CheckResult, 
 	return checkStandbys(detail, standbys, synchronous), checkClock(now, asked, time.Now())
 }
 
-// checkStandbys fails where commits wait for none of the standbys.
+// checkStandbys fails when commits do not wait for any of the standbys.
 func checkStandbys(detail string, standbys int, synchronous string) domain.CheckResult {
 	if standbys > 0 && synchronous == "" {
 		return failed(detail+" has a standby, and commits do not wait for it: a failover loses acknowledged work",
@@ -80,8 +80,8 @@ func checkStandbys(detail string, standbys int, synchronous string) domain.Check
 	return passed(detail)
 }
 
-// checkClock compares the clock of the server, read between two times of this machine's
-// clock, with this machine's; nil: they agree.
+// checkClock compares the server's clock, read between two readings of this machine's clock, with
+// this machine's; nil: equal enough.
 func checkClock(server, before, after time.Time) *domain.CheckResult {
 	spread := max(before.Sub(server), server.Sub(after))
 	if spread <= clockSpread {

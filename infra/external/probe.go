@@ -9,15 +9,15 @@ import (
 	"everloop/domain"
 )
 
-// probeTime bounds one answer of a probed engine.
+// probeTime is the timeout of a probe's request.
 const probeTime = 5 * time.Second
 
-// failed returns the result of a probe that found a fault, with how to fix it.
+// failed returns the result of a failed probe, with a remedy.
 func failed(message, hint string) domain.CheckResult {
 	return domain.CheckResult{Status: domain.CheckFail, Message: message, Hint: hint}
 }
 
-// passed returns the result of a probe that found none.
+// passed returns the result of a successful probe.
 func passed(message string) domain.CheckResult {
 	return domain.CheckResult{Status: domain.CheckOK, Message: message}
 }

@@ -64,7 +64,7 @@ func (n nonEmpty) Environ() []string {
 	return slices.DeleteFunc(n.env.Environ(), func(entry string) bool { return strings.HasSuffix(entry, "=") })
 }
 
-// readFile names the setting when its file cannot be read.
+// readFile adds the name of the setting to read errors.
 func readFile(variable, path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

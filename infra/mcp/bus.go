@@ -14,7 +14,7 @@ import (
 // Subjects of requests and notices of other processes to the workers.
 const (
 	lookSubject   = "mcp.look"   // one worker connects a session and replies
-	forgetSubject = "mcp.forget" // every worker drops something from its caches
+	forgetSubject = "mcp.forget" // all workers drop cache entries
 	queueGroup    = "mcp"        // queue group
 	lookTime      = patience + time.Second
 	flushTime     = 2 * time.Second
@@ -32,8 +32,8 @@ type notice struct {
 // anyway.
 type Remote struct{ Conn *nats.Conn }
 
-// Look has a worker connect the session with its servers, and returns when their
-// states are in the database or a moment has passed.
+// Look requests that a worker connect the session with its servers, and returns when their states
+// are stored or after a moment.
 func (r Remote) Look(ctx context.Context, sessionID domain.SessionID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -23,12 +23,12 @@ import (
 const (
 	// pingTime is the maximum time until a server must answer a ping after a call timed out.
 	pingTime = 5 * time.Second
-	maxTime  = time.Hour // of one call
+	maxTime  = time.Hour // maximum timeout of one call
 )
 
 var errCallTime = errors.New("the call's time is over")
 
-// timeLimit returns the time that one call of the server may take.
+// timeLimit returns the timeout of one call of the server.
 func timeLimit(server domain.MCPServer) time.Duration {
 	if server.TimeoutS <= 0 {
 		return toolserver.DefaultTimeout * time.Second

@@ -21,29 +21,29 @@ import (
 )
 
 const (
-	// connectTime bounds connecting, the list of tools included.
+	// connectTime is the timeout for connecting, including the list of tools.
 	connectTime = 30 * time.Second
 	// newestVersion starts with the request server/discover. The SDK sends initialize to
 	// servers that refuse it.
 	newestVersion = "2026-07-28"
-	// legacyVersion starts with initialize. Servers that support only older versions
-	// answer with theirs.
+	// legacyVersion starts with initialize. Servers that support only older versions respond with
+	// theirs.
 	legacyVersion = "2025-11-25"
-	// probeTime bounds server/discover: servers of older versions may leave it unanswered.
+	// probeTime is the timeout of server/discover: servers with older versions may not respond.
 	probeTime = time.Second
 )
 
-// connection is one live connection with a server.
+// connection is an open connection to a server.
 type connection struct {
 	session *sdk.ClientSession
 	cut     io.Closer    // closes it immediately
 	why     func() error // cause of an unexpected end
-	process Process      // nil: reached by HTTP
+	process Process      // nil: HTTP
 	since   time.Time
 	tools   taskTools // tools that the server runs only as tasks
 
 	mu    sync.Mutex
-	sinks map[string]*sink // of calls that want to hear of progress
+	sinks map[string]*sink // of calls with progress
 }
 
 // dial connects to a server with the newest protocol version that both support. It stores
@@ -70,7 +70,7 @@ func (m *Manager) dial(ctx context.Context, t target, changed func(), legacy *at
 		c, _, err = m.open(ctx, t, changed, legacyVersion, probeTime)
 	}
 
-	if unsupported(err) { // a server of the newest version that was slow to answer
+	if unsupported(err) { // a slow server with the newest version
 		legacy.Store(false)
 
 		c, _, err = m.open(ctx, t, changed, newestVersion, connectTime)
@@ -79,7 +79,7 @@ func (m *Manager) dial(ctx context.Context, t target, changed func(), legacy *at
 	return c, err
 }
 
-// answered reports whether the server, or the way to it, has refused a request.
+// answered reports whether the server, or a proxy, has refused a request.
 func answered(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok
@@ -139,13 +139,13 @@ func (m *Manager) open(
 		c.session = o.session
 
 		return c, o.discovery, nil
-	case <-ctx.Done(): // the SDK may hang where its context does not reach
+	case <-ctx.Done(): // the SDK may block where it ignores its context
 		c.drop()
 		return nil, nil, ctx.Err()
 	}
 }
 
-// discover bounds server/discover and stores its error.
+// discover sets the timeout of server/discover and stores its error.
 func discover(limit time.Duration, failed *error) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
@@ -288,14 +288,14 @@ func (c *connection) list(ctx context.Context) (list []toolserver.Tool, note str
 	}
 }
 
-// close ends the connection: politely where that is quick.
+// close closes the connection, gracefully if that is fast.
 func (c *connection) close() {
 	if c.process == nil && c.why() == nil {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
 
-			_ = c.session.Close() // ends the session at the server
+			_ = c.session.Close() // sends the end of the session
 		}()
 
 		select {

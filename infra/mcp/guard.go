@@ -31,7 +31,7 @@ type Guard struct {
 // errNotPublic replaces the guard's error, which contains the server's host.
 var errNotPublic = errors.New("servers of users may not be on this network or port")
 
-// NewGuard returns a new Guard whose untrusted servers may be where the checks allow.
+// NewGuard returns a new Guard that applies the checks to untrusted servers.
 func NewGuard(checks *netguard.Guard) *Guard {
 	open := &net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}
 
@@ -42,7 +42,7 @@ func NewGuard(checks *netguard.Guard) *Guard {
 			if err != nil {
 				return nil, err
 			}
-			// A connection serves requests of several paths, so that it has none.
+			// Requests with different paths share a connection, so it has no path.
 			dialer := &net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: checks.Control(host, "")}
 
 			conn, err := dialer.DialContext(ctx, network, address)
@@ -57,7 +57,7 @@ func NewGuard(checks *netguard.Guard) *Guard {
 
 func way(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		// No proxy: it would look up names and connect in our place.
+		// No proxy: it would resolve names and connect instead of this process.
 		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}

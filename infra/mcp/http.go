@@ -16,11 +16,11 @@ import (
 // channel is the HTTP traffic with one server.
 type channel struct {
 	way     http.RoundTripper
-	host    string // of the server's URL: its secrets go nowhere else
+	host    string // of the server's URL: its secrets are sent to no other host
 	headers map[string]string
 	tools   *taskTools
 	budget  budget
-	ctx     context.Context // ends all requests
+	ctx     context.Context // cancels all requests
 	end     context.CancelCauseFunc
 }
 
@@ -53,7 +53,7 @@ func (c *channel) why() error {
 	return nil
 }
 
-// Close ends every request.
+// Close cancels all requests.
 func (c *channel) Close() error {
 	c.end(nil)
 	return nil
@@ -102,23 +102,23 @@ func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// errSignIn is why a channel ends whose server does not accept requests without a sign-in.
+// errSignIn is the cause when the server requires a sign-in.
 var errSignIn = errors.New("it requires a sign-in with OAuth, which is not supported: " +
 	"set the header Authorization of this tool server to an access token that its provider has issued (Bearer …)")
 
-// wantsSignIn reports whether an answer refuses a request and names the metadata of the
-// server's sign-in (RFC 9728).
+// wantsSignIn reports whether a response refuses a request and names the metadata of the server's
+// sign-in (RFC 9728).
 func wantsSignIn(answer *http.Response) bool {
 	return answer.StatusCode == http.StatusUnauthorized &&
 		strings.Contains(strings.ToLower(strings.Join(answer.Header.Values("WWW-Authenticate"), ", ")), "resource_metadata")
 }
 
-// measured is the body of an answer.
+// measured is the body of a response.
 type measured struct {
 	io.ReadCloser
 	channel  *channel
 	stream   bool
-	messages *messages // nil: they contain no list of tools
+	messages *messages // nil: contains no list of tools
 	read     int
 	release  func()
 }

@@ -16,14 +16,14 @@ import (
 // its tools cannot be run. It is safe for concurrent use.
 type KnownTools struct {
 	Store    Store
-	Policies Policies // nil: none is refused
+	Policies Policies // nil: no server is refused
 	Logger   *slog.Logger
 
 	mu       sync.Mutex
 	prepared map[knownKey][]tools.Tool
 }
 
-// knownKey is one state of one session's connection with a server.
+// knownKey identifies a state of one session's connection to a server.
 type knownKey struct {
 	session      domain.SessionID
 	server, hash string

@@ -20,13 +20,13 @@ type Program struct {
 	// Session provides the workspace and the user of the server. Nil: the server runs privately,
 	// without a workspace, in an empty directory and as a user without other processes.
 	Session        *tools.SessionView
-	SessionID      domain.SessionID // whose chats use it, and whose rules its network follows
+	SessionID      domain.SessionID // owner of the network policy
 	Argv           []string
 	Env            map[string]string
 	Stdout, Stderr io.Writer
 }
 
-// Process is a running program with everything that it started.
+// Process is a running program including its child processes.
 type Process interface {
 	Stdin() io.WriteCloser
 	// Kill kills all processes; it is idempotent.
@@ -59,7 +59,7 @@ func (s *said) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last words, on one line.
+// last returns the end of the output, on one line.
 func (s *said) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,13 +23,14 @@ const (
 	steady = 30 * time.Second
 	// backoffMost is the maximum delay between connection attempts.
 	backoffMost = time.Minute
-	// hopeless is how many failures in a row take a server's tools off the offer.
+	// hopeless is the number of consecutive failures after which a server's tools are no longer
+	// offered.
 	hopeless = 3
 	// relistPause debounces notices of a changed list, which arrive in bursts.
 	relistPause = 300 * time.Millisecond
 )
 
-// target is a server as one session uses it.
+// target is a server in the configuration of one session.
 type target struct {
 	session     domain.Session
 	server      toolserver.Record
@@ -54,12 +55,12 @@ type link struct {
 	target   target
 	state    linkState
 	conn     *connection   // of linkUp
-	settled  chan struct{} // of linkConnecting: closed at its end
-	abort    func()        // of linkConnecting: ends it
-	began    time.Time     // of the first attempt
-	refused  string        // why the network policy refuses the server; empty: it does not
+	settled  chan struct{} // of linkConnecting: closed at the end of the attempt
+	abort    func()        // of linkConnecting: cancels the attempt
+	began    time.Time     // time of the first attempt
+	refused  string        // reason of a refusal by the network policy; empty: allowed
 	err      string        // of linkDown, or the problem of the list of tools
-	failures int           // in a row
+	failures int           // consecutive
 	retryAt  time.Time
 	catalog  []toolserver.Tool
 	listed   bool         // catalog was listed by the server, now or earlier
@@ -73,7 +74,7 @@ type link struct {
 
 	saving sync.Mutex
 
-	legacy atomic.Bool // the server does not answer server/discover
+	legacy atomic.Bool // the server does not respond to server/discover
 }
 
 // start starts an attempt unless the link is connected, connecting or backing off; l.mu must be
@@ -168,7 +169,7 @@ func (l *link) open(ctx context.Context, t target) (*connection, listing, error)
 	}
 
 	l.mu.Lock()
-	l.stale = false // a notice from now on means another list
+	l.stale = false // later notices require another listing
 	l.mu.Unlock()
 
 	list, err := l.list(ctx, conn, t.server)
@@ -283,8 +284,8 @@ func (l *link) rest(state linkState) {
 	}
 }
 
-// changed is called when the server reports that its list of tools is another. While the
-// link connects, that is noted for when it is up.
+// changed handles a notice of a changed list of tools. While the link connects, it is only
+// recorded.
 func (l *link) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +312,7 @@ func (l *link) refresh() {
 	l.relist = nil
 
 	conn, server := l.conn, l.target.server
-	if conn == nil || l.listing { // the next connection reads it, or the reading that is under way is repeated
+	if conn == nil || l.listing { // the next connection lists them, or the listing in progress is repeated
 		l.mu.Unlock()
 		return
 	}

@@ -42,17 +42,17 @@ type Config struct {
 	Environment interface {
 		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 	}
-	// Policies decide about the servers of users that are reached by HTTP; nil: none is refused.
+	// Policies return the network policies for HTTP servers of users; nil: no server is refused.
 	Policies Policies
 	// Presets return the programs of servers with a preset instead of a command; nil: none.
 	Presets Presets
 	// Profile returns the profile of a session; nil: the zero profile.
 	Profile func(domain.Session) domain.Profile
-	Version string // of this service, for servers
+	Version string // of this service, sent to servers
 	Logger  *slog.Logger
 
-	Idle         time.Duration // after which an unused connection ends; 0: 5 minutes
-	MaxProcesses int           // server processes on this machine; 0: 64
+	Idle         time.Duration // idle timeout of a connection; 0: 5 minutes
+	MaxProcesses int           // maximum server processes on this machine; 0: 64
 	ConnectTime  time.Duration // 0: 30 s
 }
 
@@ -63,7 +63,7 @@ type Manager struct {
 	life context.Context // ends everything
 	end  context.CancelFunc
 
-	spawning sync.Mutex // guards running against its end
+	spawning sync.Mutex // guards running against Close
 	ending   bool
 	running  sync.WaitGroup
 
@@ -82,22 +82,20 @@ type linkKey struct {
 // from its map: connections are made only for entries that are still in the map.
 type known struct {
 	servers []toolserver.Record
-	until   time.Time // zero: not read yet
+	until   time.Time // zero: not yet read
 }
 
 const (
-	// knownFor is how long a session's servers are believed without asking the
-	// records; Forget announces a change sooner.
+	// knownFor is how long a session's servers are cached; Forget expires them sooner.
 	knownFor       = 5 * time.Second
 	idleCheckEvery = 15 * time.Second
 	// forgetAfter is how long a link without a connection stays in memory.
 	forgetAfter = 30 * time.Minute
-	// maxReads bounds how often servers are read for one use, when every read meets a
-	// change of some server.
+	// maxReads limits repeated reads of the servers for one use, when servers change during each.
 	maxReads = 10
 )
 
-// NewManager returns a new Manager; Close ends it.
+// NewManager returns a new Manager, which must be closed.
 func NewManager(c Config) *Manager {
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
 
@@ -120,7 +118,7 @@ func NewManager(c Config) *Manager {
 
 func (m *Manager) connectTime() time.Duration { return cmp.Or(m.ConnectTime, connectTime) }
 
-// Close ends every connection and every process, and waits for that.
+// Close closes all connections, kills all processes, and waits for them.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -133,7 +131,7 @@ func (m *Manager) Close() {
 	m.running.Wait()
 }
 
-// spawn runs something that Close waits for; after Close it does not.
+// spawn runs a function in a goroutine that Close waits for; after Close it reports false.
 func (m *Manager) spawn(run func()) bool {
 	m.spawning.Lock()
 	defer m.spawning.Unlock()
@@ -167,7 +165,7 @@ func (m *Manager) drop(match func(linkKey, *link) bool) {
 	all.Wait()
 }
 
-// ForgetSession ends everything of a session.
+// ForgetSession closes the connections of a session.
 func (m *Manager) ForgetSession(sessionID domain.SessionID) {
 	m.mu.Lock()
 	delete(m.known, sessionID)
@@ -189,7 +187,7 @@ func (m *Manager) ForgetServer(serverID string) {
 	})
 }
 
-// ForgetUser ends everything of a user's sessions.
+// ForgetUser closes the connections of a user's sessions.
 func (m *Manager) ForgetUser(userID string) {
 	m.mu.Lock()
 	clear(m.known)

@@ -40,7 +40,7 @@ func offerOf(server toolserver.Record, catalog []toolserver.Tool, run func(tool 
 
 		tool, err := checker(t.Schema)
 		if err != nil {
-			continue // was checked when it was listed; the rules may have changed since
+			continue // was valid when it was listed; the rules may have changed since
 		}
 
 		name, title := toolName(server.Name, t.Name), t.Title

@@ -134,7 +134,8 @@ func (l *link) refuse(why string) {
 	l.save(l.manager.life)
 }
 
-// admitted returns why the policy refuses a call of the server at the moment.
+// admitted returns the reason why the policy currently refuses a call of the server; empty:
+// allowed.
 func (l *link) admitted(ctx context.Context) (why string, err error) {
 	l.mu.Lock()
 	sessionID := l.target.session.ID

@@ -10,8 +10,8 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Tools implements tools.Provider: the tools of all servers that count for the
-// session. A server that is still connecting is waited for once, for a moment.
+// Tools implements tools.Provider: the tools of all servers of the session. It waits once,
+// briefly, for a server that is connecting.
 func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	links := m.connect(ctx, s.Session, s.Profile.MCPServers, func(l *link) time.Time {
 		l.mu.Lock()

@@ -19,7 +19,7 @@ const hiddenValue = "***"
 // minSecret is the minimum length of a secret to redact: shorter values match ordinary text.
 const minSecret = 6
 
-// secretName is a variable whose value only the server may see.
+// secretName matches the names of variables with secret values.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|private`)
 
 // errorText returns an error for a model or a user, without the server's secrets and without its

@@ -67,7 +67,7 @@ func resultOf(answer *sdk.CallToolResult) tools.Result {
 	return tools.Result{Output: b.String(), IsError: answer.IsError, Images: images}
 }
 
-// words returns one piece of content as text, and whether it was text.
+// words returns a content as text, and whether it was text.
 func words(content sdk.Content) (text string, isText bool) {
 	switch c := content.(type) {
 	case *sdk.TextContent:

@@ -17,7 +17,7 @@ const (
 	// maxNoise is the maximum amount of standard output that is not a message, in bytes: many
 	// servers print a greeting.
 	maxNoise = 256 << 10
-	// writeTime is how long a server may leave a message to it unread.
+	// writeTime is the maximum time until a server must read a message.
 	writeTime = 10 * time.Second
 	// endingTime is the maximum wait for the end of a process that does not read its input.
 	endingTime = 2 * time.Second
@@ -42,7 +42,7 @@ type stdio struct {
 	once  sync.Once
 }
 
-// startStdio starts the program and speaks with it. ctx bounds its life.
+// startStdio starts the program and returns its transport. Cancelling ctx kills the program.
 func startStdio(ctx context.Context, launcher Launcher, program Program, tools *taskTools) (*stdio, error) {
 	reader, writer := io.Pipe()
 	t := &stdio{out: reader, said: &said{}, tools: tools, incoming: make(chan jsonrpc.Message), closed: make(chan struct{})}
@@ -116,7 +116,7 @@ func (t *stdio) read() {
 
 var errTooLarge = fmt.Errorf("it sent a message of more than %d MiB", maxMessage>>20)
 
-// readLine reads up to the next line break.
+// readLine reads the next line of at most limit bytes.
 func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 
@@ -166,7 +166,7 @@ func (t *stdio) explain(err error) error {
 	return errors.New(ending)
 }
 
-// fail ends the transport for a cause.
+// fail closes the transport with a cause.
 func (t *stdio) fail(cause error) {
 	t.mu.Lock()
 	if t.cause == nil {

@@ -9,8 +9,7 @@ import (
 )
 
 // taskTools collects the tools that a server runs only as tasks, which the service does not
-// support. The SDK drops the member execution of tools, so that the messages are read a
-// second time.
+// support. The SDK drops the member execution of tools, so the messages are parsed a second time.
 type taskTools struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -88,12 +87,12 @@ func lists(r *http.Request) bool {
 	return err == nil && bytes.Contains(sent, []byte(`"tools/list"`))
 }
 
-// messages splits the body of an HTTP answer into messages.
+// messages splits the body of an HTTP response into messages.
 type messages struct {
 	stream  bool // of server-sent events
 	tools   *taskTools
-	pending []byte // a part of a line, or of a document
-	data    []byte // of the event that is being read
+	pending []byte // incomplete line or document
+	data    []byte // of the current event
 }
 
 // write processes the next part of the body.

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a server's texts is used, in characters.
+// Maximum lengths of a server's texts, in characters.
 const (
 	maxDescription = 2000
 	maxTitle       = 60
@@ -18,7 +18,7 @@ const (
 // reverse text.
 func cleanText(s string, limit int) string {
 	if len(s) > limit*utf8.UTFMax {
-		s = s[:limit*utf8.UTFMax] // cheap first: it may be megabytes
+		s = s[:limit*utf8.UTFMax] // truncate before the conversion: it can be megabytes
 	}
 
 	s = strings.Map(func(r rune) rune {

@@ -171,7 +171,7 @@ func (v Vault) AcceptMCPTools(
 	return s, err
 }
 
-// SessionMCPServers returns the servers that count for a session.
+// SessionMCPServers returns the servers of a session.
 func (v Vault) SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	list, err := v.SealedRecords.SessionMCPServers(ctx, sessionID)
 	if err != nil {

@@ -54,7 +54,7 @@ func (a *answer) add(c chunk) error {
 	}
 
 	if a.finish != "" && one.finish != "" && one.delta.Raw == a.last {
-		return nil // the last chunk once more
+		return nil // a repetition of the last chunk
 	}
 
 	a.last = one.delta.Raw

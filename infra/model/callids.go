@@ -17,7 +17,7 @@ type callIDs struct {
 	sent   map[string]string // by the call's own id
 	used   map[string]bool
 	sample string // the server's first id; empty: none
-	count  int    // of calls so far
+	count  int    // number of calls so far
 }
 
 // newCallIDs assigns an id to every call of the messages.
@@ -62,8 +62,7 @@ func (c *callIDs) of(own string) string {
 	return own // a result without a call: the server reports the error
 }
 
-// numbered is the shape of Kimi K2: the tool, and the number of the call in the
-// conversation.
+// numbered is the id format of Kimi K2: the tool, and the number of the call in the conversation.
 var numbered = regexp.MustCompile(`^functions\.[^:]+:[0-9]+$`)
 
 // Limits of a replacement: longer ids are not imitated, and a shape with too few distinct ids is

@@ -19,7 +19,7 @@ import (
 type assembler struct {
 	calls []*building
 	bytes int
-	chunk int // number of the chunk that is read
+	chunk int // number of the current chunk
 }
 
 // building is an incomplete call.
@@ -29,10 +29,10 @@ type building struct {
 	id, name string
 	chunk    int // of its first fragment
 
-	arguments strings.Builder // the fragments one after another
+	arguments strings.Builder // concatenated fragments
 	last      string          // the last fragment
 	fragments int
-	sofar     bool // each fragment starts with the one before
+	sofar     bool // each fragment starts with the previous one
 
 	members modelmembers.Members
 }
@@ -93,7 +93,7 @@ func (a *assembler) add(f fragment) *domain.ModelError {
 // they are not deltas.
 const maxSoFar = 4
 
-// take adds the arguments of a fragment and returns by how many bytes the call grew.
+// take adds the arguments of a fragment and returns the number of added bytes.
 func (b *building) take(f fragment) int {
 	if f.arguments == "" || f.object && f.arguments == "{}" && b.fragments > 0 {
 		return 0
@@ -142,7 +142,7 @@ func (a *assembler) candidate(f fragment) *building {
 		last = a.calls[len(a.calls)-1]
 	}
 
-	for _, call := range slices.Backward(a.calls) { // where an index or an id repeats, the last call has it
+	for _, call := range slices.Backward(a.calls) { // of equal indexes or ids, the last call matches
 		switch {
 		case f.indexed && call.indexed && f.index == call.index:
 			if f.id != "" && call.id != "" && f.id != call.id && f.name != "" && call.name != "" {
@@ -265,8 +265,8 @@ func (a *assembler) sort() {
 	slices.SortStableFunc(a.calls, func(x, y *building) int { return int(x.index - y.index) })
 }
 
-// repeats reports whether a call is an earlier one once more. Calls without ids are distinguished
-// by their index, and by coming in one chunk.
+// repeats reports whether a call is a repetition of an earlier one. Calls without ids are
+// distinguished by index, and by being in one chunk.
 func (b *building) repeats(earlier *building) bool {
 	if b.id != earlier.id || b.name != earlier.name || !sameJSON(b.whole(), earlier.whole()) {
 		return false
@@ -297,7 +297,7 @@ func (b *building) whole() string {
 	return text
 }
 
-// joinedText joins the halves of characters in a text.
+// joinedText joins the surrogate halves in a text.
 func joinedText(raw string) string {
 	var whole joiner
 	return whole.add(raw) + whole.flush()

@@ -28,7 +28,7 @@ func (c chunk) carries() bool {
 	return len(c.object.Get("choices").Array()) > 0 || c.object.Get("usage").IsObject() || c.isError()
 }
 
-// choice returns the first choice: no more are requested.
+// choice returns the first choice, the only requested one.
 func (c chunk) choice() (choice, bool) {
 	for _, one := range c.object.Get("choices").Array() {
 		if index, set := number(one.Get("index")); !one.IsObject() || set && index != 0 {
@@ -46,10 +46,10 @@ type choice struct {
 	finish         string
 }
 
-// part is a piece of the text or of the thinking of an answer.
+// part is a delta of the text or of the thinking of an answer.
 type part struct {
 	kind domain.DeltaKind
-	text string // may contain halves of surrogate pairs, see decoded
+	text string // can contain unpaired surrogates, see decoded
 }
 
 // Members of a message with the model's thinking. Some servers send two of them with equal text.
@@ -58,9 +58,9 @@ var thinkingMembers = []string{domain.ReasoningContent, domain.Reasoning}
 // said is a message of the model, or a delta.
 type said struct {
 	parts []part // the thinking and the text, in order
-	field string // the member that had the thinking; empty: none, or the content
+	field string // the member with the thinking; empty: none, or the content
 	calls gjson.Result
-	of    gjson.Result // the message or its piece
+	of    gjson.Result // the message or delta
 }
 
 func readSaid(message gjson.Result) said {
@@ -74,7 +74,7 @@ func readSaid(message gjson.Result) said {
 	}
 
 	content := contentParts(message.Get("content"), domain.DeltaText)
-	if len(content) == 0 { // the model's own words for not answering
+	if len(content) == 0 { // a refusal is the answer
 		content = contentParts(message.Get("refusal"), domain.DeltaText)
 	}
 
@@ -85,7 +85,7 @@ func readSaid(message gjson.Result) said {
 
 func (s said) carries() bool { return len(s.parts) > 0 || len(s.calls.Array()) > 0 }
 
-// contentParts returns the parts of a content: a text, a typed part or a list of parts.
+// contentParts returns the parts of a content, which is a text, a typed part or a list of parts.
 func contentParts(content gjson.Result, kind domain.DeltaKind) (list []part) {
 	switch {
 	case content.Type == gjson.String:
@@ -121,7 +121,7 @@ func allText(content gjson.Result) string {
 	return text.String()
 }
 
-// fragment is a piece of a tool call.
+// fragment is a delta of a tool call.
 type fragment struct {
 	index     int64
 	indexed   bool
@@ -151,7 +151,7 @@ func (f fragment) empty() bool {
 	return f.id == "" && f.name == "" && f.arguments == ""
 }
 
-// word returns a short text: a string, or the JSON of a number or boolean.
+// word returns a short text: a string, or the JSON text of a number or boolean.
 func word(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return joinedText(decoded(v.Raw))

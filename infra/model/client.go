@@ -32,15 +32,15 @@ const (
 // Limits of one answer. Beyond them the call fails permanently, because a repetition is likely to
 // exceed them again.
 const (
-	maxTextBytes = 8 << 20 // text, thinking and tool arguments, each
+	maxTextBytes = 8 << 20 // for each of text, thinking and tool arguments
 	maxToolCalls = 256
 	maxLineBytes = 16 << 20 // a whole tool call can be one escaped line
 )
 
 // Config contains the server's address, credentials, defaults and timeouts.
 type Config struct {
-	BaseURL       string // address of the server, with or without the trailing /v1 (LLM_GATEWAY_URL)
-	Key           string // sent as a bearer token; empty: none is sent
+	BaseURL       string // of the server, with or without the trailing /v1 (LLM_GATEWAY_URL)
+	Key           string // bearer token; empty: none
 	DefaultModel  string // for requests without a model; empty: the first of the server's list
 	ContextWindow int64  // tokens, for models without it in the list; 0: DefaultContextWindow
 
@@ -57,19 +57,18 @@ type Config struct {
 	// FirstTimeout is the maximum wait for the response's header, and again for the first chunk:
 	// loading a model or processing a long prompt takes minutes. 0: DefaultFirstTimeout.
 	FirstTimeout time.Duration
-	// ListTTL is how long a model list, or the failure to get one, is
-	// remembered. 0: DefaultListTTL.
+	// ListTTL is how long a model list, or the failure to get one, is cached. 0: DefaultListTTL.
 	ListTTL time.Duration
 
 	Limits Limits // nil: refusals are not stored
 
-	Tracing *tracing.Tracing // of calls; nil: calls have no spans and are not measured
+	Tracing *tracing.Tracing // nil: calls are not traced or measured
 
 	Transport http.RoundTripper // nil: a transport for long streams
 }
 
-// Client calls one model server. It is safe for concurrent use and never
-// retries by itself.
+// Client calls one model server. It is safe for concurrent use and does not retry, except Stream
+// without a refused feature.
 type Client struct {
 	cfg  Config
 	base string
@@ -114,9 +113,10 @@ func New(cfg Config) *Client {
 		cfg:    cfg,
 		limits: limits{store: cfg.Limits},
 		base:   strings.TrimSuffix(base, "/v1") + "/v1",
-		http: &http.Client{ // no total timeout: a stream may last as long as it moves
+		http: &http.Client{ // no total timeout: a stream can last as long as data arrives
 			Transport: cfg.Transport,
-			// Another address gets neither the prompt, nor a recording, nor the key.
+			// Do not follow redirects: they would send the prompt, a recording or the key to
+			// another address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

@@ -16,13 +16,13 @@ import (
 
 const (
 	maxErrorBody = 64 << 10
-	maxErrorText = 500 // characters of a server's own words that are passed on
+	maxErrorText = 500 // maximum characters of a server's text
 )
 
 // Patterns of errors about a prompt that exceeds the context window of the model, in lower case;
 // testdata/faults.json contains the messages of tested servers.
 var (
-	// overflowCodes are decisive.
+	// overflowCodes are sufficient.
 	overflowCodes = regexp.MustCompile(`context_length_exceeded|exceed_context_size|max_prompt_tokens_exceeded`)
 	// overflowWindow matches mentions of the model's window: any refusal with one means that it
 	// is exceeded.
@@ -35,7 +35,7 @@ var (
 		`exceed|too (long|large|big|many|small)|longer|larger|greater|bigger|more than|only|however|over(flow)?|not fit|>|reduce|` +
 			`must be|should be|requested|contains`,
 	)
-	// overflowPrompt names the prompt and its tokens, or its length.
+	// overflowPrompt matches mentions of the prompt and its tokens, or its length.
 	overflowPrompt = regexp.MustCompile(
 		`(prompt|input|inputs|conversation|messages|request)\b[^;]{0,80}` +
 			`(too (long|large|big|many)|exceed|(longer|larger|greater|bigger|more) than|must (be|have))`,
@@ -47,7 +47,7 @@ var (
 			`prompt exceeds|(prompt|input) length (\([0-9]+\) )?exceed|range of input length|exceeds the maximum allowed length|` +
 			`too many total text bytes|reduce the length of the (messages|prompt|input)|too many tokens`,
 	)
-	// notOverflow is about the length of a field.
+	// notOverflow matches errors about the length of a field.
 	notOverflow = regexp.MustCompile(`string too long|max_tokens.{0,40}output|output tokens?.{0,40}max_tokens`)
 )
 
@@ -61,7 +61,7 @@ var (
 		`insufficient[_ -]?(user_)?(quota|balance|credits?|funds?)|exceeded_current_quota|billing|` +
 			`payment_required|credits?_(exhausted|depleted)|arrear`,
 	)
-	// monthly limits are quotas, also where the server names a time to wait.
+	// monthly matches quotas, even if the server names a delay.
 	monthly = regexp.MustCompile(
 		`(monthly|per month)[^.]{0,40}(limit|quota|usage|spend|budget|\bcap\b|allowance)|` +
 			`(limit|quota|usage|spend|budget|\bcap\b|allowance)[^.]{0,30}(monthly|per month|this month|for the month)`,
@@ -79,19 +79,20 @@ var (
 // serverError contains the parsed fields of an error response in any shape.
 type serverError struct {
 	message string
-	param   string // the field of the request that it is about
+	param   string // invalid field of the request
 	cause   string // the upstream error of a router
 	code    string // code, type and status, in lower case
-	status  int    // where the code is an HTTP status
+	status  int    // the code as an HTTP status
 }
 
-// httpFault sorts an answer other than 200 to a request with pictures or without.
+// httpFault classifies a response with a status other than 200. pictures reports whether the
+// request contained pictures.
 func (c *Client) httpFault(res *http.Response, pictures bool) *domain.ModelError {
 	fault, _ := c.httpFaultWords(res, pictures)
 	return fault
 }
 
-// httpFaultWords is httpFault with the server's own words in lower case.
+// httpFaultWords is httpFault, and also returns the server's text in lower case.
 func (c *Client) httpFaultWords(res *http.Response, pictures bool) (fault *domain.ModelError, words string) {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a partial body is still used
 
@@ -176,7 +177,7 @@ func overflows(words string) bool {
 		overflowPrompt.MatchString(words) && overflowTokens.MatchString(words)
 }
 
-// words returns all that the server wrote of the error, in lower case.
+// words returns the server's text of the error, in lower case.
 func (e serverError) words() string {
 	return strings.ToLower(e.code + " " + e.param + " " + e.message + " " + e.cause)
 }

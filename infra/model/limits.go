@@ -19,9 +19,9 @@ type Limits interface {
 }
 
 const (
-	limitsEvery   = 10 * time.Second // between two reads of the store
+	limitsEvery   = 10 * time.Second // interval of reading the store
 	limitsTimeout = 5 * time.Second
-	maxLimited    = 256 // models that are remembered without a store
+	maxLimited    = 256 // maximum models in memory
 )
 
 // limits caches the store. A missing entry costs one more call to the server, so errors of the
@@ -127,7 +127,7 @@ func (l *limits) keep(ctx context.Context, learnt ...domain.ModelLimit) {
 	}
 }
 
-// refused records the parts of requests that the server of a model refused.
+// refused records the features that the server of a model refused.
 func (l *limits) refused(ctx context.Context, model string, features map[feature]bool) {
 	var learnt []domain.ModelLimit
 	for _, f := range slices.Sorted(maps.Keys(features)) {
@@ -137,7 +137,7 @@ func (l *limits) refused(ctx context.Context, model string, features map[feature
 	l.keep(ctx, learnt...)
 }
 
-// PromptWasCut records that the server of a model has cut a prompt.
+// PromptWasCut records that the server of a model truncated a prompt.
 func (c *Client) PromptWasCut(ctx context.Context, model string, reported, estimated int64) {
 	c.limits.keep(ctx, domain.ModelLimit{
 		Model: model, Kind: domain.LimitPrompt,

@@ -21,8 +21,7 @@ const (
 	maxListBytes = 8 << 20
 )
 
-// listing is the model list as last seen. After a failure the entries of the
-// last success stay, as the best knowledge of context windows.
+// listing is the cached model list. After a failure it contains the entries of the last success.
 type listing struct {
 	asked   time.Time
 	at      time.Time
@@ -30,8 +29,8 @@ type listing struct {
 	err     error
 }
 
-// entry is one element of GET /v1/models. The window's name differs from server
-// to server.
+// entry is one element of GET /v1/models. The name of the window's member differs between
+// servers.
 type entry struct {
 	ID            string   `json:"id"`
 	Name          string   `json:"name"`
@@ -78,7 +77,8 @@ func (t *tokens) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// window returns the window with which the model is loaded, else the model's own; 0: unknown.
+// window returns the window with which the model is loaded, else the maximum of the model; 0:
+// unknown.
 func (e entry) window() int64 {
 	for _, window := range []tokens{
 		e.ContextWindow, e.LoadedContext, tokens(e.Meta.loaded), e.MaxModelLen, e.ContextLength, e.MaxContext,
@@ -150,8 +150,7 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
 }
 
-// first returns the first model that writes text: a list may start with a model for
-// speech recognition.
+// first returns the first text model: the list can start with a model for speech recognition.
 func (c *Client) first(ctx context.Context, seen listing) (domain.Model, error) {
 	for _, e := range seen.entries {
 		if len(e.Modalities) == 0 || slices.Contains(e.Modalities, "text") {
@@ -166,7 +165,7 @@ func (c *Client) first(ctx context.Context, seen listing) (domain.Model, error) 
 	return domain.Model{}, domain.Newf(domain.Unavailable, domain.CodeServiceDown, "the model server has no model")
 }
 
-// named returns the entry that a request for the name reaches.
+// named returns the entry with a name.
 func (l listing) named(name string) (entry, bool) {
 	for _, e := range l.entries {
 		if e.answersTo(name) {
@@ -345,7 +344,7 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 }
 
 // LoadedWindows returns the context windows with which an Ollama server has loaded models, by
-// their names; none when the server is another one.
+// name; none for other servers.
 func (c *Client) LoadedWindows(ctx context.Context) map[string]int64 {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.base, "/v1")+"/api/ps", nil)
 	if err != nil {

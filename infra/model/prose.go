@@ -13,10 +13,10 @@ type prose struct {
 	emit func(text string) error
 
 	raw    strings.Builder // the server's text without repetitions
-	pieces int             // that raw consists of
-	held   []string        // each starts with the one before, the first with raw
-	grown  int             // how many of them are longer than the one before
-	sofar  bool            // the pieces are the text so far
+	pieces int             // number of deltas in raw
+	held   []string        // each starts with the previous one, the first with raw
+	grown  int             // number of deltas longer than the previous one
+	sofar  bool            // the deltas are cumulative
 	join   joiner
 }
 
@@ -76,7 +76,7 @@ func (p *prose) proves(before string) bool {
 	return hasLetter(before) && (p.grown >= 2 || p.raw.Len() >= sureBytes && p.grown > 0)
 }
 
-// last returns the text so far, if the server sends that.
+// last returns the cumulative text, if the server sends it.
 func (p *prose) last() string {
 	if n := len(p.held); n > 0 {
 		return p.held[n-1]
@@ -145,7 +145,7 @@ func (p *prose) end() error {
 	return p.write(p.join.flush())
 }
 
-// take adds to the text.
+// take appends to the text.
 func (p *prose) take(piece string) error {
 	p.raw.WriteString(piece)
 	p.pieces++

@@ -10,19 +10,18 @@ import (
 	"everloop/domain"
 )
 
-// feature is a part of a request that some servers refuse, and that an answer can do
-// without.
+// feature is an optional part of a request that some servers refuse.
 type feature string
 
 const (
-	featureReasoning  feature = "reasoning"                  // of earlier turns
-	featureMembers    feature = "members of the server"      // that it sent with earlier turns
-	featureUsage      feature = "stream_options"             // the report of the tokens
-	featureSchema     feature = "response_format"            // the loop checks the answer in any case
-	featureToolSchema feature = "response_format with tools" // servers that take one of the two
+	featureReasoning  feature = "reasoning"                  // reasoning of earlier turns
+	featureMembers    feature = "members of the server"      // stored members of earlier turns
+	featureUsage      feature = "stream_options"             // the usage report
+	featureSchema     feature = "response_format"            // the loop validates the answer in any case
+	featureToolSchema feature = "response_format with tools" // servers that accept only one of the two
 )
 
-// namedFeatures are the words by which an error names a feature, in lower case.
+// namedFeatures match errors that name a feature, in lower case.
 var namedFeatures = map[feature]*regexp.Regexp{
 	featureReasoning: regexp.MustCompile(`reasoning|thinking`),
 	featureMembers: regexp.MustCompile(

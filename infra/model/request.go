@@ -19,8 +19,8 @@ type request struct {
 	Messages []message `json:"messages"`
 }
 
-// message is one message on the wire. Content is a string or a list of parts,
-// and is always there. Reasoning is in one of its two fields.
+// message is one message of the request. Content is a string or a list of parts, and is always
+// present. Reasoning is in one of its two fields.
 type message struct {
 	Role             string     `json:"role"`
 	Content          any        `json:"content"`
@@ -42,7 +42,7 @@ func (m message) MarshalJSON() ([]byte, error) {
 	return modelmembers.With(wire(m), m.members, modelmembers.MessageMembers)
 }
 
-// toolCall is an earlier call of a tool.
+// toolCall is an earlier tool call.
 type toolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
@@ -120,8 +120,8 @@ func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
 	}
 
 	if has[featureSchema] {
-		// Not strict: strict servers take only a subset of JSON Schema, and the
-		// answer is validated by the loop in any case.
+		// Not strict: strict servers accept only a subset of JSON Schema, and the loop validates
+		// the answer in any case.
 		req.ResponseFormat = &openai.ChatCompletionResponseFormat{
 			Type:       openai.ChatCompletionResponseFormatTypeJSONSchema,
 			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{Name: "answer", Schema: p.Schema},
@@ -140,8 +140,8 @@ func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
 	return bytes.TrimRight(body.Bytes(), "\n"), nil
 }
 
-// content returns a plain string where every part is text, which each server and
-// each role accepts, and a list of parts otherwise.
+// content returns a string for a content of texts, which all servers and roles accept, and
+// otherwise a list of parts.
 func content(parts []domain.ContentPart) any {
 	texts := make([]string, 0, len(parts))
 	list := make([]openai.ChatMessagePart, 0, len(parts))
@@ -194,9 +194,9 @@ func toolCalls(calls []domain.PromptCall, ids *callIDs, members bool) []toolCall
 	return out
 }
 
-// sendable returns the text of earlier arguments as a JSON object. Servers parse the
-// arguments of the history to fill their template: text that the model once
-// wrote wrongly would make them refuse every later call of the session.
+// sendable returns the text of earlier arguments as a JSON object. Servers parse earlier
+// arguments for their template: malformed arguments would make them refuse every later call of
+// the session.
 func sendable(arguments string) string {
 	trimmed := strings.TrimSpace(arguments)
 	if trimmed == "" {

@@ -19,7 +19,7 @@ import (
 	"everloop/domain/speech"
 )
 
-// maxSpeechAnswer bounds the answer to one recording, in bytes.
+// maxSpeechAnswer is the maximum response to one recording, in bytes.
 const maxSpeechAnswer = 8 << 20
 
 // SpeechConfig contains the model of transcriptions and the limits of its use.
@@ -31,8 +31,8 @@ type SpeechConfig struct {
 	MaxConcurrent int           // maximum concurrent requests of this process
 }
 
-// Speech transcribes recordings by POST /v1/audio/transcriptions of its server. It is
-// safe for concurrent use and never retries by itself.
+// Speech transcribes recordings by POST /v1/audio/transcriptions. It is safe for concurrent use
+// and does not retry.
 type Speech struct {
 	cfg  SpeechConfig
 	open *semaphore.Weighted
@@ -43,7 +43,7 @@ func NewSpeech(cfg SpeechConfig) *Speech {
 	return &Speech{cfg: cfg, open: semaphore.NewWeighted(int64(cfg.MaxConcurrent))}
 }
 
-// MaxBytes returns the size of the largest recording that is sent.
+// MaxBytes returns the maximum size of a recording.
 func (s *Speech) MaxBytes() int { return s.cfg.MaxBytes }
 
 // Model returns the name of the speech model.

@@ -18,8 +18,7 @@ import (
 	"everloop/domain"
 )
 
-// Waits at the end of a stream, when the answer is complete but the server has
-// not closed it.
+// Waits for the end of a stream after the complete answer.
 const (
 	waitAfterFinish = 10 * time.Second      // for the usage chunk
 	waitAfterDone   = 25 * time.Millisecond // wait for the end of the body, so that the connection can be reused
@@ -27,7 +26,7 @@ const (
 
 var errSilent = errors.New("the model server went silent")
 
-// stream is Stream without its span and its measure.
+// stream is Stream without tracing.
 func (c *Client) stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,8 +68,8 @@ func (c *Client) stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 	return a.result(), err
 }
 
-// send sends a prompt, and once more without a part for which the server may have refused
-// it. A server may name several parts, one after another.
+// send sends a prompt, and repeats it without a feature that the server may have refused. A
+// server can refuse several features, one after another.
 func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, error) {
 	without, refused := c.limits.known(ctx, p.Model).fields, map[feature]bool{}
 
@@ -112,8 +111,8 @@ func blamed(first, last error) error {
 	return last
 }
 
-// request sends a prompt without some parts and returns the response of a server that
-// accepts it. An error is a *domain.ModelError, with the server's own words.
+// request sends a prompt without some features and returns the response. An error is a
+// *domain.ModelError, with the server's text.
 func (c *Client) request(ctx context.Context, p domain.Prompt, without map[feature]bool) (res *http.Response, words string, err error) {
 	body, err := encode(p, without)
 	if err != nil {
@@ -151,7 +150,7 @@ func hasPictures(p domain.Prompt) bool {
 	})
 }
 
-// patience returns the limit that a silent stream ran into.
+// patience returns the timeout that applies to the stream.
 func (c *Client) patience(a *answer) time.Duration {
 	if a.started {
 		return c.cfg.IdleTimeout
@@ -194,7 +193,7 @@ func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) erro
 type eventReader struct {
 	client  *Client
 	answer  *answer
-	silence *time.Timer // ends the call; only chunks reset it
+	silence *time.Timer // timer that cancels the call; only chunks reset it
 	event   string      // its name
 	partial []byte      // data that is continued in the next line
 }
@@ -215,8 +214,8 @@ func (e *eventReader) read(line []byte) (over bool, err error) {
 	case name == "data":
 		return false, e.data(value)
 	case line[0] == '{':
-		// Not an event stream's line. A server that breaks may write its
-		// error object bare into the stream.
+		// Not an event stream's line. A server that fails may write its error object into the
+		// stream.
 		return false, e.take(line)
 	}
 

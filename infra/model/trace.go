@@ -77,7 +77,7 @@ func (c *Client) inSpan(
 	return reply, err
 }
 
-// errorType returns the kind of a failed call's fault; the conventions name all others _OTHER.
+// errorType returns the fault of a failed call; other errors are _OTHER by the conventions.
 func errorType(err error) string {
 	if fault, ok := errors.AsType[*domain.ModelError](err); ok {
 		return string(fault.Fault)

@@ -78,8 +78,8 @@ func half(text string) (code rune, ok bool) {
 	return 0xD000 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F), true
 }
 
-// joiner joins the pieces of a text to valid UTF-8. The start of a character at the end of
-// a piece waits for the next one.
+// joiner joins the deltas of a text to valid UTF-8. An incomplete character at the end of a delta
+// waits for the next one.
 type joiner struct {
 	rest string
 }
@@ -131,7 +131,7 @@ func (j *joiner) flush() string {
 	return replacement
 }
 
-// waits reports whether a text is the start of one character.
+// waits reports whether a text is an incomplete character.
 func waits(text string) bool {
 	if code, is := half(text); is {
 		return code < lowSurrogates && len(text) == halfSize

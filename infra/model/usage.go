@@ -10,10 +10,10 @@ import (
 	"everloop/domain"
 )
 
-// maxCount bounds a count of tokens that is believed: larger integers are not exact in JSON.
+// maxCount is the maximum valid count of tokens: larger integers are not exact in JSON.
 const maxCount = 1 << 53
 
-// number reads an integer that may be written as a float or as a string.
+// number parses an integer, possibly in the form of a float or a string.
 func number(v gjson.Result) (n int64, ok bool) {
 	text := v.Raw
 	if v.Type == gjson.String {
@@ -30,12 +30,12 @@ func number(v gjson.Result) (n int64, ok bool) {
 	return int64(f), true
 }
 
-// counts are the tokens of a call as its server has reported them so far.
+// counts are the tokens of a call that the server has reported so far.
 type counts struct {
 	input, output, read, written int64
 }
 
-// Members in which servers report tokens. Several are used at the same time.
+// Members with token counts. Servers use several at the same time.
 var (
 	inputCounts  = []string{"prompt_tokens", "input_tokens"}
 	outputCounts = []string{"completion_tokens", "output_tokens"}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// exceptions are the places that an operator allows.
+// exceptions are the addresses that an operator allows.
 type exceptions struct {
 	hosts    map[string]bool
 	suffixes []string // ".corp.example" for *.corp.example
@@ -102,17 +102,17 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
-// exactly reports that this very port was named, for this path.
+// exactly reports whether an exception names this port, for this path.
 func (e *exceptions) exactly(host string, addr netip.Addr, port uint16, wanted string) bool {
 	below := slices.Concat(e.places[netip.AddrPortFrom(addr, port)], e.named[hostPort(host, port)])
 
 	return slices.ContainsFunc(below, func(prefix string) bool {
-		// A path with dots in it may become another one at the server.
+		// The server could resolve a path with dots to another one.
 		return prefix == "" || strings.HasPrefix(wanted, prefix) && path.Clean(wanted) == strings.TrimSuffix(wanted, "/")
 	})
 }
 
-// admit reports that the host or its address was named, for all ports.
+// admit reports whether an exception allows the host or its address on all ports.
 func (e *exceptions) admit(host string, addr netip.Addr) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if e.hosts[host] {

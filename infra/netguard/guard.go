@@ -156,10 +156,9 @@ func (g *Guard) CheckName(host string, port uint16, path string) error {
 	return nil
 }
 
-// CheckPublicURL returns a *Refusal for a web address that another server will fetch
-// when its host is not public by its name, as CheckName judges it. No operator's exceptions
-// apply. A name that resolves to a private address passes: only the server that connects
-// can check that.
+// CheckPublicURL returns a *Refusal for a web address, to be fetched by another server, whose
+// host is not public by its name, as in CheckName. Exceptions do not apply. A name that resolves
+// to a private address passes: only the connecting server can check that.
 func CheckPublicURL(raw string) error {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil || u.Hostname() == "" || u.User != nil {
@@ -202,7 +201,7 @@ func publicName(host string) bool {
 	at := strings.LastIndexByte(host, '.')
 	top := host[at+1:]
 
-	// Some resolvers take names that end with a number, such as 127.1 or 0x7f.1, for addresses.
+	// Some resolvers parse names that end with a number, such as 127.1 or 0x7f.1, as addresses.
 	return at > 0 && top != "" && (top[0] < '0' || top[0] > '9') && !slices.Contains(notPublicDomains, top)
 }
 
@@ -250,7 +249,7 @@ func ofThisMachine(addr netip.Addr) bool {
 
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return false // private addresses are refused by themselves
+		return false // private addresses are already forbidden
 	}
 
 	for _, a := range own {

@@ -25,7 +25,7 @@ type ImageCache struct {
 	mu     sync.Mutex
 	bytes  int
 	byKey  map[string]*list.Element
-	recent *list.List // of cachedImage, the last used first
+	recent *list.List // of cachedImage, the most recently used first
 }
 
 type cachedImage struct{ key, url string }

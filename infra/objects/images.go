@@ -78,7 +78,7 @@ func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, er
 	return speech.Recording{Data: data, Format: format}, nil
 }
 
-// KeepImage stores an image of a tool's result, whose type and size were checked.
+// KeepImage stores an image of a tool's result. The caller has checked type and size.
 func (s *Store) KeepImage(ctx context.Context, sessionID domain.SessionID, mime string, data []byte) (domain.CallImage, error) {
 	object, err := s.keepAttachment(ctx, sessionID, mime, data)
 	if err != nil {
@@ -160,7 +160,7 @@ func badAudio(why string) error {
 	return err
 }
 
-// imagePrefix returns where pictures and recordings of a session's messages are.
+// imagePrefix returns the prefix of the pictures and recordings of a session's messages.
 func imagePrefix(sessionID domain.SessionID) string {
 	return "images/" + string(sessionID) + "/"
 }

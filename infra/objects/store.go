@@ -24,7 +24,7 @@ type Config struct {
 	AccessKey string
 	SecretKey string
 	UseTLS    bool
-	Transport http.RoundTripper // how the server is reached; nil: as the library does
+	Transport http.RoundTripper // nil: the library's default
 	// Room returns an error when there is no space for attachments; nil: no limit.
 	Room func() error
 }
@@ -116,7 +116,7 @@ func (s *Store) get(ctx context.Context, key string) (data []byte, contentType s
 	return data, info.ContentType, err
 }
 
-// readFault explains why something could not be read.
+// readFault converts an error of a read.
 func readFault(err error) error {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusNotFound {
 		return domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
@@ -125,7 +125,7 @@ func readFault(err error) error {
 	return domain.Unavailablef("the object store", err)
 }
 
-// DeletePrefix removes everything below a prefix.
+// DeletePrefix deletes all objects below a prefix.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	for object := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if object.Err != nil {

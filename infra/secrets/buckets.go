@@ -13,8 +13,8 @@ type Store interface {
 	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
 	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error
 	DeleteBucket(ctx context.Context, userID, bucket string) (bool, error)
-	// AllowSecrets reports whether a session that members of a workspace steer may get its owner's
-	// environment, and records that it does.
+	// AllowSecrets reports whether a session that members of a workspace control can use its
+	// owner's environment, and records the use.
 	AllowSecrets(ctx context.Context, session domain.Session) (bool, error)
 }
 
@@ -25,7 +25,7 @@ type Buckets struct {
 	Recent *Recent // nil: the buckets are read for every tool
 }
 
-// List returns the user's buckets, all of them when none is named.
+// List returns the named buckets of the user, or all without names.
 func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error) {
 	sealed, err := b.Store.SealedBuckets(ctx, userID, names...)
 	if err != nil {
@@ -91,8 +91,8 @@ func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
 	return err
 }
 
-// ToolEnv returns the environment of a session's tools. A session that others steer has none
-// unless its owner allowed that.
+// ToolEnv returns the environment of a session's tools. A session that other users control has
+// none unless its owner allows it.
 func (b Buckets) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
 	if session.SteeredByOthers() {
 		if allowed, err := b.Store.AllowSecrets(ctx, session); err != nil || !allowed {

@@ -20,8 +20,8 @@ import (
 // minKey is the minimum length of a configured key, in bytes.
 const minKey = 32
 
-// ErrUnreadable reports that a sealed value was sealed with another key or for
-// another purpose, or was changed.
+// ErrUnreadable reports that a value was sealed with another key or for another purpose, or was
+// changed.
 var ErrUnreadable = errors.New("the value was sealed with another key")
 
 // Box seals and opens values with AES-256-GCM.
@@ -83,7 +83,7 @@ func KeyFile(path string) (string, error) {
 	// The link appears with its whole content, or not at all.
 	err = os.Link(f.Name(), path)
 	if errors.Is(err, fs.ErrExist) {
-		return KeyFile(path) // another process of this service was quicker
+		return KeyFile(path) // another process was faster
 	}
 
 	return key, err

@@ -29,16 +29,16 @@ const restoringPrefix = writingPrefix + "restore-"
 type restorer struct {
 	ctx      context.Context
 	root     int
-	uid, gid int // -1: the service's own
+	uid, gid int // -1: the service's user
 	workers  int
 	target   *tree
 	contents *fetched
 	local    local
 
-	leftovers []string // of a restore that was broken off
+	leftovers []string // of an interrupted restore
 	remove    []removal
 	makeDirs  []*manifest.Entry
-	fixDirs   []*manifest.Entry // that are there, with a mode or owner to be set at the end
+	fixDirs   []*manifest.Entry // existing directories whose mode or owner is set at the end
 	write     []*manifest.Entry
 	fixModes  []modeFix
 
@@ -88,7 +88,7 @@ func (r *restorer) restored() {
 	r.done.Restored++
 }
 
-// tolerate notes a path that cannot be restored; other errors end the restore.
+// tolerate records a path that cannot be restored; other errors end the restore.
 func (r *restorer) tolerate(p string, err error) error {
 	if err == nil {
 		return nil
@@ -204,7 +204,7 @@ func (r *restorer) directories() error {
 	return nil
 }
 
-// files writes files and links, each directory by one worker.
+// files writes files and links, with one worker per directory.
 func (r *restorer) files() error {
 	group, ctx := errgroup.WithContext(r.ctx)
 	group.SetLimit(r.workers)
@@ -322,8 +322,8 @@ func (r *restorer) makeFile(dir int, temp string, e *manifest.Entry) error {
 	return unix.UtimesNanoAt(fd, "", []unix.Timespec{mtime, mtime}, unix.AT_EMPTY_PATH)
 }
 
-// content copies a file's content from the spool, or from the file that is in its
-// place. Chunks of zeros, and blocks of zeros in others, become holes.
+// content copies a file's content from the spool, or from the file at its path. Chunks of zeros,
+// and blocks of zeros in other chunks, become holes.
 func (r *restorer) content(dir int, f *os.File, e *manifest.Entry) error {
 	if e.Identity.Size == 0 {
 		return nil

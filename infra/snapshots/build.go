@@ -20,7 +20,7 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// BuildEntry is one entry of a snapshot that is built of contents.
+// BuildEntry is one entry of a snapshot from a Builder.
 type BuildEntry struct {
 	Path    string
 	Type    Type
@@ -37,9 +37,9 @@ type Builder struct {
 	store    *Store
 	ses      *session
 	open     func(content string) (io.ReadCloser, error)
-	contents map[string]manifest.Entry // by their name: size, sum and chunks
+	contents map[string]manifest.Entry // size, sum and chunks by name
 	packed   format.Packer
-	at       int64 // the time of modification of all entries, in nanoseconds since 1970
+	at       int64 // modification time of all entries, in Unix nanoseconds
 }
 
 // NewBuilder returns a new Builder for a session. open returns a reader of a content, which is
@@ -149,7 +149,7 @@ func leftOut(path string) bool {
 	return false
 }
 
-// content reads and stores the content of a file, unless that was done before.
+// content reads and stores the content of a file, once per name.
 func (b *Builder) content(ctx context.Context, in BuildEntry) (manifest.Entry, error) {
 	if known, found := b.contents[in.Content]; found {
 		return known, nil

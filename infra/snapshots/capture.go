@@ -27,21 +27,21 @@ const (
 	// busyGrain replaces clockGrain while commands run: writes through a memory mapping change
 	// the file's times only at writeback, every 30 s or so.
 	busyGrain = time.Minute
-	// walkRounds is how often the tree is walked when it changes in the meantime.
+	// walkRounds is the maximum number of walks of a changing tree.
 	walkRounds = 3
 )
 
 // CaptureIn describes a capture.
 type CaptureIn struct {
 	SessionID domain.SessionID
-	Root      string // of the workspace, a path of the host
+	Root      string // of the workspace, an absolute path of the host
 	// UID is the session's host user. Files of other users with more than one link are skipped:
 	// they could belong to another session. 0: files of any user.
 	UID int
-	// Previous is the snapshot that this one is compared with; "" is the empty one.
-	// It may be of another session, which this one started as a copy of.
+	// Previous is the snapshot to compare with; "" is the empty one. It can belong to another
+	// session, of which this one started as a copy.
 	Previous string
-	// Busy reports that commands of the session may be writing.
+	// Busy reports that commands of the session can write during the capture.
 	Busy bool
 }
 
@@ -50,7 +50,7 @@ type CaptureIn struct {
 type Snapshot struct {
 	ID    string
 	Files int
-	Bytes int64 // of all files together
+	Bytes int64 // total size of files
 	// Added, Deleted and Changed compare with the previous one.
 	Added, Deleted, Changed int
 	// Skipped counts the entries that are not stored: sockets, pipes, devices and unreadable
@@ -59,11 +59,11 @@ type Snapshot struct {
 	// Complete reports that the workspace did not change during the capture and was readable
 	// entirely.
 	Complete bool
-	// Stored is how many bytes of objects Finish has stored.
+	// Stored is the number of bytes that Finish has stored.
 	Stored int64
 }
 
-// Pending is a snapshot whose contents were read and are still to be stored.
+// Pending is a snapshot whose contents are spooled but not stored.
 type Pending struct {
 	store    *Store
 	ses      *session
@@ -302,7 +302,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	p.ses.walked(t)
 }
 
-// has reports whether a file's content is in the store or on its way there.
+// has reports whether a file's content is in the store or being stored.
 func (p *Pending) has(e *manifest.Entry) bool {
 	if p.ses.holds(e) {
 		return true

@@ -18,7 +18,7 @@ import (
 type ChangesIn struct {
 	SnapshotID string
 	SessionID  domain.SessionID
-	Root       string // of the workspace, a path of the host
+	Root       string // of the workspace, an absolute path of the host
 	UID        int    // as in CaptureIn
 }
 

@@ -16,9 +16,10 @@ import (
 // its tree, so no other manifest refers to them, and another manifest of the same tree can
 // replace it. When they exceed the limit, they are moved to a pack.
 const (
-	// compactContents bounds the contents in a manifest, in bytes before compression.
+	// compactContents is the maximum size of the contents in a manifest, in bytes before
+	// compression.
 	compactContents = 32 << 10
-	// compactParts bounds the parts in a manifest, in bytes after compression.
+	// compactParts is the maximum size of the parts in a manifest, in bytes after compression.
 	compactParts = 256 << 10
 )
 
@@ -49,8 +50,8 @@ func (p *Pending) unpacked() (list contents, fits bool, err error) {
 	return list, true, nil
 }
 
-// content returns a small content that is in no pack: from the manifest of the tree that
-// the walk compared with, or from the spool.
+// content returns a small content that is in no pack: from the manifest of the base tree, or from
+// the spool.
 func (p *Pending) content(sum hash) ([]byte, error) {
 	if content, here := p.base.content(sum); here {
 		return content, nil

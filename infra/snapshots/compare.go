@@ -59,7 +59,7 @@ func (r *restorer) compare(w *walker) {
 		case manifest.Special: // not restored
 		}
 	}
-	// By directory, so that the workers do not meet.
+	// By directory: each directory has one worker.
 	slices.SortStableFunc(r.write, func(a, b *manifest.Entry) int {
 		return cmp.Compare(parentOf(a.Path), parentOf(b.Path))
 	})
@@ -171,7 +171,7 @@ func (r *restorer) keeps(f *found, e *manifest.Entry, forced map[string]bool) bo
 	if f.Mode == e.Mode {
 		return true
 	}
-	// The mode of a file that has other names may matter to another owner.
+	// Another name of the file can belong to another owner.
 	if f.links > 1 {
 		r.local.find(f, e)
 		return false

@@ -19,7 +19,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// readTries is how often a file is read that changes under the reader.
+// readTries is the maximum number of reads of a changing file.
 const readTries = 3
 
 // sink receives contents: it spools them for storing, or discards them when only hashes are
@@ -29,7 +29,7 @@ type sink interface {
 	chunk(sum hash, data []byte) error
 }
 
-// discard is the sink for hashes alone.
+// discard is the sink for hashing only.
 type discard struct{}
 
 func (discard) small(hash, []byte) error { return nil }
@@ -42,7 +42,7 @@ type reader struct {
 	// quiet is a Unix time in nanoseconds. The identity of a file with a later change is not
 	// trusted.
 	quiet int64
-	fresh bool // as a walker's
+	fresh bool // as in walker
 
 	mu       sync.Mutex
 	unstable bool // a file changed each time it was read
@@ -191,7 +191,7 @@ func (r *reader) large(file *os.File, size int64, f *found) error {
 	return nil
 }
 
-// dataChunks lists the chunks that are not wholly in holes.
+// dataChunks returns the indexes of chunks with data.
 func dataChunks(fd int, size int64) ([]int64, error) {
 	var list []int64
 

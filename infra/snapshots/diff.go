@@ -9,26 +9,26 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// Change is one path that two snapshots have differently.
+// Change is a path that differs between two snapshots.
 type Change struct {
-	Path   string // bytes as they are in the workspace, not always UTF-8
+	Path   string // bytes of the workspace, not always UTF-8
 	Type   Type   // of the current entry; of a deletion, of the deleted entry
 	Change string // created, modified or deleted
-	Size   int64  // bytes, of a file that is there now; else 0
+	Size   int64  // bytes, of the current file; else 0
 	// TypeBefore and SizeBefore describe the previous entry; "" and 0: none.
 	TypeBefore Type
 	SizeBefore int64
 }
 
-// Words of Change.
+// Values of Change.
 const (
 	Created  = "created"
 	Modified = "modified"
 	Deleted  = "deleted"
 )
 
-// Diff reports the changes from snapshot a to snapshot b, by path. "" is the empty
-// snapshot. Times do not count; modes do. Directories are reported like files.
+// Diff returns the changes from snapshot a to snapshot b, by path. "" is the empty snapshot. It
+// compares modes, but not times. Directories are included.
 func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 	if a == b {
 		return nil, nil
@@ -52,7 +52,7 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 	return differences(trees[0], trees[1]), nil
 }
 
-// differences compares two lists of entries, both by path.
+// differences compares two lists of entries that are sorted by path.
 func differences(before, after []manifest.Entry) []Change {
 	var out []Change
 

@@ -21,9 +21,9 @@ const (
 
 // Info describes an entry of a snapshot.
 type Info struct {
-	Path    string // relative to the workspace; bytes as they are there, not always UTF-8
+	Path    string // relative to the workspace; not always UTF-8
 	Type    Type
-	Mode    fs.FileMode // permission bits only; of a link 0
+	Mode    fs.FileMode // permission bits; of a link 0
 	Size    int64       // bytes, of a file; else 0
 	ModTime time.Time
 	Target  string // of a link, unresolved

@@ -22,7 +22,7 @@ const (
 	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where a file was expected
 
 	CodeNotDirectory = "not_a_directory" // 422
-	CodeTooMany      = "too_many_files"  // 413: more entries than a snapshot may have
+	CodeTooMany      = "too_many_files"  // 413: more entries than a snapshot can have
 )
 
 // damaged returns the error of an unavailable path of a snapshot, with the reason.
@@ -50,8 +50,7 @@ func shown(p string) string {
 	return strings.ToValidUTF8(p, "\uFFFD")
 }
 
-// fault explains an error of the kernel about a path of the workspace. It never
-// shows a host path.
+// fault converts a kernel error about a path of the workspace. It never contains a host path.
 func fault(p string, err error) error {
 	switch {
 	case err == nil:

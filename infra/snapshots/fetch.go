@@ -19,7 +19,7 @@ import (
 // fetchSize is the approximate maximum size of a request to a pack, in bytes.
 const fetchSize = 8 << 20
 
-// source reads the contents of one snapshot and checks each by its hash.
+// source reads the contents of one snapshot and verifies each by its hash.
 type source struct {
 	store *Store
 	id    string

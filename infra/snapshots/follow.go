@@ -10,7 +10,7 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// maxLinks is how many links one path may lead through, as in Linux.
+// maxLinks is the maximum number of links in the resolution of a path, as in Linux.
 const maxLinks = 40
 
 // Follow resolves a path and its links within the workspace; "." is the root. It reads the links

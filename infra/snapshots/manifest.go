@@ -78,7 +78,7 @@ func (s *session) partKnown(sum hash) bool {
 	return known
 }
 
-// load returns a snapshot's tree, from memory or from the store.
+// load returns a snapshot's tree, from the cache or from the store.
 func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 	name, sum, err := parseID(id)
 	if err != nil {

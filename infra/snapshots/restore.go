@@ -20,10 +20,10 @@ import (
 // RestoreIn describes a restore.
 type RestoreIn struct {
 	SnapshotID string
-	// SessionID is the session whose workspace Root is; "" is the snapshot's own.
-	// They differ when a session starts as a copy of another.
+	// SessionID is the session of the workspace Root; "": the snapshot's session. They differ
+	// when a session starts as a copy of another.
 	SessionID domain.SessionID
-	Root      string // of the workspace, a path of the host
+	Root      string // of the workspace, an absolute path of the host
 	// UID and GID are the owner of restored files when the service is root; 0: the service's own
 	// user.
 	UID, GID int
@@ -38,9 +38,9 @@ type RestoreIn struct {
 
 // Restored is the result of a restore. The counts are files and links.
 type Restored struct {
-	Restored int // rewritten, or their mode restored
+	Restored int // written, or their mode restored
 	Deleted  int
-	Skipped  []Skipped // paths that could not be brought back, in order
+	Skipped  []Skipped // unrestored paths, sorted
 }
 
 // Skipped is a path that a restore did not change.
@@ -168,7 +168,7 @@ func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*wal
 			if e == nil || e.Kind != manifest.File {
 				return nil
 			}
-			// Of two large files some chunks may be the same.
+			// Two large files can share chunks.
 			if e.Identity.Size == f.Identity.Size || e.Chunks != nil && f.Identity.Size > smallLimit {
 				return r.read(dir, name, f)
 			}

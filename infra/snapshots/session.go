@@ -21,17 +21,17 @@ type session struct {
 
 	mu     sync.Mutex
 	latest *tree   // of the last walk
-	loaded []*tree // manifests that were read or written, the last used at the end
+	loaded []*tree // cached manifests, the most recently used last
 	// Objects that are in the store.
 	blobs  map[hash]location
 	chunks map[hash]struct{}
 	parts  map[hash]struct{}
 
-	written atomic.Int64 // bytes of objects that were stored
+	written atomic.Int64 // bytes of stored objects
 }
 
-// keptManifests is how many manifests of one session are remembered: to compare
-// with the last one, and two to compare with each other.
+// keptManifests is the number of cached manifests per session: one for captures, and two for a
+// comparison.
 const keptManifests = 3
 
 // session returns the cache of a session, and evicts others when the cache is full. An eviction
@@ -120,7 +120,7 @@ func (s *session) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// remembered returns a manifest that was read or written before, or nil.
+// remembered returns a cached manifest, or nil.
 func (s *session) remembered(sum hash) *tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ type Config struct {
 	SpoolDir string
 	// Reserve is the part of the spool's file system that must stay free.
 	Reserve diskspace.Reserve
-	// Logger reports snapshots that had to be rebuilt; nil is slog's default.
+	// Logger receives messages about rebuilt snapshots; nil: slog's default.
 	Logger *slog.Logger
 	// CachedEntries is the maximum number of cached tree entries, of some 300 bytes each; 0:
 	// 500,000.
@@ -67,7 +67,7 @@ type Store struct {
 	clock    uint64 // counts uses of sessions
 }
 
-// New returns a store.
+// New returns a new Store.
 func New(cfg Config) *Store {
 	s := &Store{
 		objects: cfg.Objects, spool: cfg.SpoolDir, reserve: cfg.Reserve, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,

@@ -33,9 +33,9 @@ type tree struct {
 	sum     hash             // hash of the tree; zero: not yet computed
 	entries []manifest.Entry // by path; a directory precedes its children
 	index   map[string]int32
-	// contents are in its manifest. They are set before stored.
+	// contents are the contents in the tree's manifest. They are set before stored.
 	contents contents
-	// stored reports that all contents that it names are in the store.
+	// stored reports that all contents of the tree are in the store.
 	stored atomic.Bool
 }
 

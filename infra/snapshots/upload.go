@@ -33,7 +33,7 @@ func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 
 	before := p.ses.written.Load()
 	err = p.finish(ctx)
-	p.snapshot.Stored += p.ses.written.Load() - before // also by a try that failed
+	p.snapshot.Stored += p.ses.written.Load() - before // includes failed attempts
 
 	if err != nil {
 		return Snapshot{}, err

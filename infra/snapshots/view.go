@@ -15,13 +15,13 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// View reads one snapshot. It is safe for concurrent use. Files that are opened
-// in the order of Walk are read from the store together.
+// View reads one snapshot. It is safe for concurrent use. Files that are opened in the order of
+// Walk share requests.
 type View struct {
 	source source
 
 	mu     sync.Mutex
-	frames []keptFrame // the last used at the end
+	frames []keptFrame // the most recently used last
 }
 
 type keptFrame struct {
@@ -30,7 +30,7 @@ type keptFrame struct {
 	raw   []byte
 }
 
-// keptFrames is how many frames a View remembers, each of up to 4 MiB.
+// keptFrames is the number of cached frames of a View, each of up to 4 MiB.
 const keptFrames = 4
 
 // View opens a snapshot for reading.
@@ -163,13 +163,13 @@ func (v *View) frame(ctx context.Context, at location, path string) ([]byte, err
 	return raw, nil
 }
 
-// chunkReader reads a large file, one chunk after the other.
+// chunkReader reads a large file chunk by chunk.
 type chunkReader struct {
 	ctx    context.Context
 	source *source
 	entry  *manifest.Entry
 
-	at    int64  // place in the file, bytes
+	at    int64  // offset in the file, bytes
 	next  int    // index of the run after zeros and data
 	zeros int64  // remaining bytes of zeros before data
 	data  []byte // remaining bytes of a chunk

@@ -19,14 +19,14 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// writingPrefix marks files that the service is writing at the moment.
+// writingPrefix marks temporary files of the service.
 const writingPrefix = ".everloop-tmp-"
 
-// found is an entry as the walk met it.
+// found is the result of a walk for one entry.
 type found struct {
 	manifest.Entry
 	uid   uint32
-	links uint64 // names that the file has
+	links uint64 // number of hard links
 	read  bool   // its content was read in this walk
 }
 
@@ -37,7 +37,7 @@ type scanned struct {
 	items []found
 	// leftovers are temporary files of an interrupted restore.
 	leftovers []string
-	forced    bool // its mode was changed, so that it could be read
+	forced    bool // its mode was changed to make it readable
 }
 
 // walker walks a tree with several workers, each reading one directory at a time.
@@ -51,7 +51,7 @@ type walker struct {
 	// content reads a regular file that known does not answer, and sets its hash and chunks; nil:
 	// contents are not read.
 	content func(dir int, name string, f *found) error
-	// enter reports whether a directory is looked into; nil: all are.
+	// enter reports whether to walk a directory; nil: all.
 	enter func(path string) bool
 	// most is the maximum number of entries. Their paths can have 256 bytes each on average.
 	most int
@@ -69,13 +69,13 @@ type walker struct {
 	scans  []*scanned
 	lost   map[string]manifest.Kind // directories that could not be read; 0: deleted
 
-	entries, pathBytes atomic.Int64 // that were met so far
+	entries, pathBytes atomic.Int64 // counts so far
 }
 
 // readBatch is the number of names to read from a directory in one call.
 const readBatch = 1024
 
-// pathShare is how long paths may be on average, in bytes.
+// pathShare is the maximum average length of paths, in bytes.
 const pathShare = 256
 
 // admit counts entries against the limits before they are stored.
@@ -232,7 +232,7 @@ func (w *walker) item(dir int, name string, s *scanned) error {
 
 	item, err := w.look(dir, name, p)
 	if beneath.Vanished(err) {
-		return nil // the second look at the directory shows it
+		return nil // the second check of the directory detects it
 	}
 
 	if err != nil {
@@ -391,7 +391,7 @@ func (w *walker) stirred(s *scanned) bool {
 	return false
 }
 
-// all returns everything that the walk found, by path.
+// all returns all entries of the walk, by path.
 func (w *walker) all() []found {
 	n := 0
 	for _, s := range w.scans {

@@ -32,7 +32,7 @@ const firstAnswer = time.Minute
 // The options contain the address, the namespace and the credentials.
 func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (client.Client, error) {
 	options.Logger = log.NewStructuredLogger(slog.New(quiet{logger.Handler()}))
-	// Payloads are small and the server is near: packing them costs more than it saves.
+	// Payloads are small and the server is near: compression costs more than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.GetSystemInfoTimeout = firstAnswer
 
@@ -50,7 +50,7 @@ type Runs struct {
 	Queue  string // the task queue of the workers; empty: durable.Queue
 	// Namespace is the client's namespace; empty: everloop.
 	Namespace string
-	Archive   string // the id of the run that archives; empty: durable.ArchiveWorkflowID
+	Archive   string // id of the archiving run; empty: durable.ArchiveWorkflowID
 	// Owners returns the owners of DAG, issue and scheduled runs; nil: operators cannot find them
 	// by owner.
 	Owners Owners

@@ -31,7 +31,7 @@ const (
 )
 
 // Database records in the namespace to which database its runs belong. It needs only the
-// right to start workflows; writing data of the namespace needs more.
+// permission to start workflows; writing namespace data needs more.
 type Database struct {
 	Client    client.Client
 	Namespace string
@@ -50,7 +50,7 @@ func (d Database) Claim(ctx context.Context, generation string) error {
 		}
 
 		if _, raced := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); raced {
-			noted, err = d.noted(ctx) // another process was first
+			noted, err = d.noted(ctx) // another process was faster
 		}
 	}
 
@@ -81,7 +81,7 @@ func (d Database) Claim(ctx context.Context, generation string) error {
 	return d.note(ctx, generation, enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING)
 }
 
-// noted returns the generation of the database to which the namespace belongs; empty: none.
+// noted returns the recorded generation of the database; empty: none.
 func (d Database) noted(ctx context.Context) (generation string, err error) {
 	run, err := d.Client.DescribeWorkflowExecution(ctx, d.id(), "")
 	if _, absent := errors.AsType[*serviceerror.NotFound](err); absent {
@@ -98,7 +98,7 @@ func (d Database) noted(ctx context.Context) (generation string, err error) {
 	return generation, err
 }
 
-// note starts the run. Its memo is not encoded by a codec of the client: every process
+// note starts the run. Its memo is not encoded by a codec of the client, because every process
 // must be able to read it.
 func (d Database) note(ctx context.Context, generation string, conflict enumspb.WorkflowIdConflictPolicy) error {
 	memo, err := converter.GetDefaultDataConverter().ToPayload(generation)

@@ -22,16 +22,15 @@ import (
 	"everloop/internal/durable"
 )
 
-// Deployment is the worker deployment of the service: which build of the workers gets
-// which runs.
+// Deployment is the worker deployment of the service: it routes runs to builds of the workers.
 type Deployment struct {
 	Client    client.Client
 	Namespace string // the client's; empty: everloop
 	Name      string // of the deployment and of its task queue; empty: durable.Queue
 }
 
-// workerSilence is how long a worker that lives may go without asking for work: one
-// request of it waits for up to a minute.
+// workerSilence is the maximum time between polls of a running worker: a poll waits for up to a
+// minute.
 const workerSilence = 75 * time.Second
 
 // Limits of moving runs: the maximum per call, and the concurrency.
@@ -50,7 +49,7 @@ func (d Deployment) namespace() string { return cmp.Or(d.Namespace, defaultNames
 func (d Deployment) Refusal(ctx context.Context) (refusal, err error) {
 	_, err = d.describe(ctx)
 	switch err.(type) {
-	case nil, *serviceerror.NotFound, *serviceerror.ResourceExhausted: // it has, and is busy
+	case nil, *serviceerror.NotFound, *serviceerror.ResourceExhausted: // supported, but busy
 		return nil, nil
 	case *serviceerror.Unimplemented, *serviceerror.PermissionDenied:
 		return err, nil

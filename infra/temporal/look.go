@@ -89,7 +89,7 @@ func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLoo
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return r.lookAtOpen(ctx, look, d)
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		if runID != "" { // its successor has the chat, or is about to take it
+		if runID != "" { // the successor has the chat, or will have it soon
 			return r.look(ctx, workflowID, "")
 		}
 	default:

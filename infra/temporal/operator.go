@@ -20,14 +20,14 @@ import (
 	"everloop/internal/durable"
 )
 
-// ChatStopper stops the chat of a session as its owner does (docs/rest.md), and
-// reports whether there was one.
+// ChatStopper stops the chat of a session with the rights of its owner (docs/rest.md), and
+// reports whether one was running.
 type ChatStopper interface {
 	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
 }
 
-// ForceFailer marks the running chat of a session, so that it fails when its run is
-// closed instead of continuing in a new one.
+// ForceFailer marks the running chat of a session, so that it fails when its run is closed
+// instead of continuing in a new one.
 type ForceFailer interface {
 	ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error
 }
@@ -39,7 +39,7 @@ type Operator struct {
 	Marks  ForceFailer
 }
 
-// statuses are the engine's, by the names that clients use.
+// statuses contains the server's statuses by their API names.
 var statuses = map[string]enumspb.WorkflowExecutionStatus{
 	"running": enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, "completed": enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED,
 	"failed": enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, "canceled": enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED,
@@ -64,7 +64,7 @@ func (o Operator) Runs(ctx context.Context, q operator.RunQuery) (runs []operato
 		terms = append(terms, fmt.Sprintf("ExecutionStatus = '%s'", statuses[q.Status]))
 	}
 
-	if len(q.Page) > 0 && !json.Valid(q.Page) { // the engine would try for ten seconds to read it
+	if len(q.Page) > 0 && !json.Valid(q.Page) { // the server would retry for ten seconds to decode it
 		return nil, nil, wrongPage()
 	}
 

@@ -80,7 +80,7 @@ func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signa
 
 func (r Runs) namespace() string { return cmp.Or(r.Namespace, defaultNamespace) }
 
-// DescribeSchedule returns the Schedule of a task. It contains all that was written before.
+// DescribeSchedule returns the Schedule of a task. It reflects all earlier writes.
 func (r Runs) DescribeSchedule(ctx context.Context, taskID string) (schedule.Observed, bool, error) {
 	described, err := r.describeSchedule(ctx, taskID)
 	if err != nil || described == nil {
@@ -196,7 +196,7 @@ var overlaps = map[schedule.Overlap]enumspb.ScheduleOverlapPolicy{
 // scheduledRunTitle is the summary of runs for operators.
 const scheduledRunTitle = "Run of a scheduled task"
 
-// fill sets all of a Schedule but when it is due.
+// fill sets all fields of a Schedule except its times.
 func (r Runs) fill(made *schedulepb.Schedule, wanted wantedSchedule) error {
 	task, data := wanted.task, converter.GetDefaultDataConverter()
 
@@ -315,7 +315,7 @@ func due(spec *schedulepb.ScheduleSpec) string {
 }
 
 func digest(message proto.Message) string {
-	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message) // of fields that were read
+	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message) // of decoded fields
 	sum := sha256.Sum256(raw)
 
 	return hex.EncodeToString(sum[:16])
@@ -385,7 +385,8 @@ func expression(spec *schedulepb.ScheduleSpec) string {
 	return text
 }
 
-// TriggerSchedule has the Schedule of a task start a run for a nominal time, by its overlap policy.
+// TriggerSchedule triggers a run of a task's Schedule for a nominal time, with its overlap
+// policy.
 func (r Runs) TriggerSchedule(ctx context.Context, taskID string, nominal time.Time) error {
 	_, err := r.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
 		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), Identity: requester, RequestId: schedule.RunID(taskID, nominal),
@@ -406,7 +407,7 @@ func (r Runs) DeleteSchedule(ctx context.Context, taskID string) error {
 	return unlessGone(err)
 }
 
-// MissingSchedule returns why Temporal does not describe the Schedule of a task.
+// MissingSchedule returns why Temporal has no description of a task's Schedule.
 func (r Runs) MissingSchedule(ctx context.Context, taskID string) (schedule.Missing, error) {
 	d, err := r.Client.DescribeWorkflowExecution(ctx, schedulerWorkflow+durable.ScheduleID(taskID), "")
 	if _, lost := errors.AsType[*serviceerror.NotFound](err); lost {
@@ -424,8 +425,8 @@ func (r Runs) MissingSchedule(ctx context.Context, taskID string) (schedule.Miss
 	return schedule.MissingFinished, nil
 }
 
-// ListSchedules returns a page of the Schedules of tasks, and the token of the next page; empty: it is
-// the last one. The list follows changes by some hundred milliseconds.
+// ListSchedules returns a page of the Schedules of tasks, and the token of the next page; empty:
+// the last page. The list lags by some hundred milliseconds.
 func (r Runs) ListSchedules(ctx context.Context, token []byte, size int) (page []schedule.Listed, next []byte, err error) {
 	listed, err := r.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
 		Namespace: r.namespace(), MaximumPageSize: int32(size), NextPageToken: token,

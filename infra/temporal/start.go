@@ -132,7 +132,7 @@ func (r Runs) StartDeletion(ctx context.Context, in domain.DeletedSession) error
 	})
 }
 
-// moveTitles name operations on a history for operators.
+// moveTitles contains the titles of history operations for operators.
 var moveTitles = map[domain.HistoryOperationKind]string{
 	domain.OperationRewind: "Rewind",
 	domain.OperationSwitch: "Switch branch",

@@ -24,7 +24,7 @@ const (
 	asText
 )
 
-// texts are types that are text though their names do not start with text/.
+// texts lists text types without the prefix text/.
 var texts = []string{
 	"application/json", "application/ld+json", "application/x-ndjson", "application/jsonl", "application/xml",
 	"application/javascript", "application/x-javascript", "application/ecmascript", "application/yaml", "application/x-yaml",
@@ -54,7 +54,7 @@ func formOf(declared string) form {
 	}
 }
 
-// convert turns the bytes of an answer into text.
+// convert converts the body of a response to text.
 func (c *Client) convert(ctx context.Context, body []byte, declared string, at *url.URL, page *tools.WebPage) error {
 	if declared == "" {
 		declared = http.DetectContentType(body)

@@ -22,9 +22,8 @@ type converted struct {
 	err         error
 }
 
-// markdown turns a page into Markdown. The libraries cannot be interrupted, so
-// they work apart, a few pages at a time, and are not waited for longer than
-// the fetch may take.
+// markdown converts a page to Markdown. The libraries cannot be interrupted, so they run in other
+// goroutines, a limited number concurrently, and markdown returns at the deadline of the fetch.
 func (c *Client) markdown(ctx context.Context, content string, at *url.URL, page *tools.WebPage) error {
 	select {
 	case c.converting <- struct{}{}:
@@ -82,7 +81,7 @@ func toMarkdown(content string, at *url.URL) (out converted) {
 		base.NewBasePlugin(),
 		commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(
-			// Aligned cells would make a table as large as its longest cell times its rows.
+			// Padded cells would make a table as large as its longest cell times its rows.
 			table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal),
 			table.WithNewlineBehavior(table.NewlineBehaviorPreserve),
 			table.WithHeaderPromotion(true),

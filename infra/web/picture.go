@@ -12,13 +12,13 @@ import (
 	"everloop/domain"
 )
 
-// Bounds of a picture that is fetched for a message.
+// Limits of a picture for a message.
 const (
 	MaxPicture     = 10 << 20
 	PictureTimeout = 20 * time.Second
 )
 
-// Admit refuses a connection to a port of a canonical host.
+// Admit returns an error for a refused connection to a port of a canonical host.
 type Admit func(host string, port uint16) error
 
 // admitKey is the context key of the function that decides about each hop to a picture.

@@ -14,7 +14,7 @@ import (
 const (
 	maxText    = 1 << 20 // bytes of text
 	maxNodes   = 150_000
-	maxNesting = 12 // lists and quotations inside one another
+	maxNesting = 12 // maximum nested lists and quotations
 	maxCells   = 50_000
 )
 
@@ -169,8 +169,7 @@ func narrow(n *dom.Node) {
 	n.Attr = kept
 }
 
-// cells bounds from above how many cells a table has once its rows are equally
-// long.
+// cells returns an upper bound for the cells of a table after padding its rows.
 func cells(table *dom.Node) int {
 	rows, widest := 0, 0
 
@@ -200,7 +199,7 @@ func width(row *dom.Node) int {
 		if cell.DataAtom == atom.Td || cell.DataAtom == atom.Th {
 			narrow(cell)
 			columns, _ := strconv.Atoi(attribute(cell, "colspan"))
-			rows, _ := strconv.Atoi(attribute(cell, "rowspan")) // these make later rows longer
+			rows, _ := strconv.Atoi(attribute(cell, "rowspan")) // spans of rows make later rows longer
 			total += max(columns, 1) * max(rows, 1)
 		}
 	}
@@ -236,7 +235,7 @@ func attribute(n *dom.Node, name string) string {
 	return ""
 }
 
-// words returns the text of a node in one line.
+// words returns the text of a node on one line.
 func words(n *dom.Node) string {
 	var text strings.Builder
 

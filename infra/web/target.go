@@ -11,7 +11,7 @@ import (
 
 const maxURL = 8 << 10 // bytes
 
-// target reads the URL of a fetch.
+// target parses and checks the URL of a fetch.
 func (c *Client) target(raw string) (*url.URL, error) {
 	raw = strings.TrimSpace(raw)
 	if len(raw) > maxURL {
@@ -51,7 +51,7 @@ func (c *Client) Destination(raw string) (host string, port uint16, err error) {
 	return host, port, nil
 }
 
-// portOf returns the port of a URL that was checked.
+// portOf returns the port of a checked URL.
 func portOf(u *url.URL) uint16 {
 	number, err := strconv.ParseUint(u.Port(), 10, 16)
 
@@ -96,8 +96,8 @@ func (c *Client) checkURL(u *url.URL) error {
 	return checkHost(u.Hostname())
 }
 
-// checkHost refuses host names that are addresses in disguise, as 0x7f.1,
-// 2130706433 or 127.1: some resolvers understand them.
+// checkHost rejects host names that some resolvers parse as addresses, such as 0x7f.1, 2130706433
+// or 127.1.
 func checkHost(host string) error {
 	_, err := domain.CanonicalHost(host)
 	switch {

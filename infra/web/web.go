@@ -26,19 +26,19 @@ const (
 const (
 	connectTimeout  = 10 * time.Second
 	maxRedirects    = 5
-	maxHeader       = 256 << 10 // bytes of one answer's header
+	maxHeader       = 256 << 10 // maximum header of a response, in bytes
 	maxConversions  = 4         // maximum concurrent conversions to Markdown
 	defaultIdentity = "Everloop/1.0 (WebFetch)"
 )
 
-// Config of a Client. The zero value reaches the public Internet only.
+// Config of a Client. The zero value allows the public Internet only.
 type Config struct {
 	Allow []string // exceptions to the guard, see netguard.New
-	Own   []string // where this service itself listens, see netguard.New
+	Own   []string // addresses on which this service listens, see netguard.New
 
 	Timeout       time.Duration // of a whole fetch, including redirects; 0: DefaultTimeout
-	HeaderTimeout time.Duration // until an answer starts; 0: DefaultHeaderTimeout
-	MaxBody       int64         // bytes that are read of an answer, unpacked; 0: DefaultMaxBody
+	HeaderTimeout time.Duration // until the response starts; 0: DefaultHeaderTimeout
+	MaxBody       int64         // maximum decompressed body of a response, in bytes; 0: DefaultMaxBody
 	Identity      string        // the User-Agent header
 	Resolver      *net.Resolver // nil: the system's
 }
@@ -52,7 +52,7 @@ type Client struct {
 	converting chan struct{}
 }
 
-// New returns a new client; it refuses an Allow or Own that it does not understand.
+// New returns a new client, or an error for an invalid Allow or Own.
 func New(cfg Config) (*Client, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, DefaultHeaderTimeout)
@@ -66,7 +66,7 @@ func New(cfg Config) (*Client, error) {
 	}
 
 	transport := &http.Transport{
-		Proxy:                  nil, // a proxy would connect where the guard does not look
+		Proxy:                  nil, // a proxy would bypass the guard
 		DialContext:            c.dial,
 		DisableKeepAlives:      true,
 		TLSHandshakeTimeout:    connectTimeout,
@@ -78,9 +78,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// HTTP returns the guarded client for other code that reads from the web: its
-// requests are GET or HEAD, go where Fetch would go, take as long, and end with
-// an error when an answer is longer than MaxBody.
+// HTTP returns the guarded client for other code that reads from the web: it allows GET and HEAD
+// requests to the addresses of Fetch, with the same timeout, and a response longer than MaxBody
+// ends with an error.
 func (c *Client) HTTP() *http.Client {
 	return &http.Client{
 		Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect, Timeout: c.cfg.Timeout,
@@ -103,7 +103,7 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 		return err
 	}
 
-	next.Header.Del("Referer") // the origin of the request is private
+	next.Header.Del("Referer") // the URL of the request is private
 
 	if admit, ok := next.Context().Value(admitKey{}).(Admit); ok {
 		return c.admitted(next.URL.String(), admit)
@@ -121,10 +121,10 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// maxRedirectTarget is how much of the address of a redirect is shown, in bytes.
+// maxRedirectTarget is the maximum length of a redirect's URL in messages, in bytes.
 const maxRedirectTarget = 2000
 
-// redirected returns the refusal that reports where a page redirects to.
+// redirected returns the refusal with the target of a redirect.
 func redirected(where string, to *url.URL) error {
 	address := to.String()
 	if len(address) > maxRedirectTarget {

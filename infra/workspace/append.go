@@ -72,7 +72,7 @@ func (w *Workspace) Append(ctx context.Context, p string) (io.WriteCloser, error
 	return &appender{w: w, file: file}, nil
 }
 
-// appender is an open file that grows.
+// appender is a file that is opened for appending.
 type appender struct {
 	w    *Workspace
 	file *os.File

@@ -17,12 +17,12 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// CopyOptions are conditions and bounds of Copy.
+// CopyOptions are the options of Copy.
 type CopyOptions struct {
 	Overwrite bool // replace an existing file by a file, a directory by a directory
 }
 
-// maxCopies bounds the search for a free name.
+// maxCopies limits the search for a free name.
 const maxCopies = 10_000
 
 // Copy copies a regular file, or a directory recursively; a link is followed as in a read.
@@ -65,7 +65,7 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 			return Info{}, explain(to, err)
 		}
 
-		if _, err := w.Stat(rel); err == nil && !o.Overwrite { // before anything is copied
+		if _, err := w.Stat(rel); err == nil && !o.Overwrite { // check before copying
 			return Info{}, explain(to, unix.EEXIST)
 		}
 
@@ -133,7 +133,7 @@ func (w *Workspace) copyTarget(given, to string, directory bool) (string, error)
 	return rel, nil
 }
 
-// copyNames returns the names that a copy may have next to its original.
+// copyNames returns the candidate names of a copy next to its original.
 func copyNames(rel string, directory bool) iter.Seq[string] {
 	dir, name := path.Split(rel)
 
@@ -157,14 +157,14 @@ func copyNames(rel string, directory bool) iter.Seq[string] {
 	}
 }
 
-// copier is one copy on its way.
+// copier is the state of one copy.
 type copier struct {
 	w       *Workspace
 	staging int // staging directory
 	ctx     context.Context
 	quota   *Quota
 	from    string
-	mode    uint32 // that a directory gets when it has its place
+	mode    uint32 // final mode of a directory
 }
 
 // place tries names until one is free.

@@ -121,7 +121,7 @@ func (c *copier) tree(source int, name string, dir int, as string, depth int) er
 		return err
 	}
 
-	if depth == 0 { // it moves yet, for which its owner must be able to write to it
+	if depth == 0 { // its owner needs write permission to rename it
 		c.mode = uint32(modeOf(&st))
 		return nil
 	}

@@ -117,12 +117,12 @@ func (w *Workspace) Walk(ctx context.Context, p string, visit func(Info) error) 
 	return err
 }
 
-// walk is one walk on its way.
+// walk is the state of one walk.
 type walk struct {
 	w     *Workspace
 	ctx   context.Context
 	visit func(Info) error
-	held  int // names of the directories that it is in
+	held  int // number of names of the open levels
 }
 
 func (k *walk) entry(info Info) error {
@@ -198,7 +198,7 @@ func (k *walk) directory(rel string) error {
 	}
 }
 
-// directory is a directory that is opened by its path when it is needed.
+// directory is opened by its path on demand.
 type directory struct {
 	w       *Workspace
 	rel     string
@@ -259,7 +259,7 @@ func (d *directory) read(ctx context.Context, most int) (names []string, whole b
 	return names, whole, nil
 }
 
-// look describes an entry.
+// look returns the Info of an entry.
 func (d *directory) look(name string) (Info, error) {
 	if err := d.open(); err != nil {
 		return Info{}, err

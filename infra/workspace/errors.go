@@ -48,7 +48,7 @@ func explain(path string, err error) error {
 	}
 
 	switch {
-	case errors.Is(err, errStale), errors.Is(err, unix.ESTALE): // another machine replaced it
+	case errors.Is(err, errStale), errors.Is(err, unix.ESTALE): // another machine has replaced it
 		return fault(domain.Conflict, CodeStale, "was changed since it was read")
 	case errors.Is(err, unix.EXDEV):
 		return outside(path)

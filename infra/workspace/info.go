@@ -34,8 +34,8 @@ type Info struct {
 	Mode    fs.FileMode // permission bits only
 	ModTime time.Time
 	Target  string // of a link, unresolved
-	// Identity for snapshots and ETag: a file whose all four and Size are equal
-	// was not changed, except within the clock's grain.
+	// Identity for snapshots and ETag: while all four and Size are equal, a file is unchanged,
+	// within the resolution of the clock.
 	Device, Inode uint64
 	Changed       time.Time // inode change time, which a command cannot set
 	Replaced      bool      // of a write: a file existed before
@@ -64,7 +64,7 @@ func infoOf(rel string, st *unix.Stat_t) Info {
 	return i
 }
 
-// regular refuses everything but a regular file.
+// regular returns an error for entries that are not regular files.
 func regular(rel string, st *unix.Stat_t) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:

@@ -70,8 +70,8 @@ func (l *locks) hold(places ...place) (release func(), err error) {
 	}
 
 	for _, n := range slots {
-		// The kernel's lock belongs to the open file, which all of this process
-		// share: among themselves they take the mutex.
+		// The kernel's lock belongs to the open file, which this process shares: within the
+		// process the mutex excludes.
 		l.inside[n].Lock()
 		if err := l.byte(file, n, unix.F_WRLCK); err != nil {
 			l.inside[n].Unlock()
@@ -91,7 +91,8 @@ func (l *locks) slot(p place) (int64, error) {
 	if err := unix.Fstat(p.dir, &st); err != nil {
 		return 0, err
 	}
-	// Not by its device: a shared file system has another number on each machine.
+	// The device is not part of the hash: a network file system has different numbers on
+	// different machines.
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d/%s", st.Ino, p.name)
 

@@ -32,7 +32,7 @@ type Quota struct {
 	held  diskspace.Usage // reserved and not released; guarded by the lock of usage
 }
 
-// Quota opens the quota of the workspace, for one writer that closes it.
+// Quota returns a new Quota of the workspace for one writer, which must close it.
 func (w *Workspace) Quota(ctx context.Context) (*Quota, error) {
 	limits := w.store.limits
 	if limits == (Limits{}) {
@@ -181,7 +181,7 @@ func (w *Workspace) checkReserve(n diskspace.Usage) error {
 	return nil
 }
 
-// full is the answer to a write that a workspace has no room for.
+// full returns the error of a write that exceeds the quota.
 func full() error {
 	return domain.Newf(domain.TooLarge, CodeNoSpace, "not written: the workspace is full, in bytes or in files")
 }
@@ -202,7 +202,7 @@ func (w *Workspace) Fits(ctx context.Context, n diskspace.Usage) error {
 // already counted.
 type charge struct {
 	quota  *Quota
-	credit int64           // bytes that are free of charge yet
+	credit int64           // bytes that are not charged
 	taken  diskspace.Usage // from the quota
 }
 
@@ -225,7 +225,7 @@ func (c *charge) entry(old *Info) error {
 
 func (c *charge) take(n diskspace.Usage) error {
 	free := min(c.credit, n.Bytes)
-	if free > 0 && c.quota != nil { // the old content is on the disk until the new one replaces it
+	if free > 0 && c.quota != nil { // the old content stays on disk until the rename
 		if err := c.quota.w.checkReserve(n); err != nil {
 			return err
 		}
@@ -266,8 +266,7 @@ func (c charged) Read(p []byte) (int, error) {
 // measureTime bounds the measurement of a workspace for a write without a deadline.
 const measureTime = time.Minute
 
-// takeEntry fails when a small entry, as a directory or a link, finds no space. The entry
-// counts as written.
+// takeEntry reserves and commits a small entry, such as a directory or a link.
 func (w *Workspace) takeEntry() error {
 	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"everloop/domain"
 )
 
-// Stat describes an entry; the last name is not followed.
+// Stat returns the Info of an entry; the last name is not followed.
 func (w *Workspace) Stat(p string) (Info, error) {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -46,8 +46,8 @@ func (w *Workspace) Stat(p string) (Info, error) {
 	return info, explain(p, err)
 }
 
-// Open opens a regular file for reading, through links that stay inside. The
-// Info is of the very file that is open.
+// Open opens a regular file for reading, through links that stay inside. The Info is from the
+// open descriptor.
 func (w *Workspace) Open(p string) (*os.File, Info, error) {
 	rel, err := w.Clean(p)
 	if err != nil {

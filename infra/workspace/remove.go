@@ -55,7 +55,7 @@ func (w *Workspace) unlink(dir int, name string) error {
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// removeAll deletes a name with all below it.
+// removeAll deletes a name recursively.
 func removeAll(ctx context.Context, dir int, name string) error {
 	_, err := rmtree.Remove(ctx, dir, name, tempPrefix)
 	return err

@@ -17,15 +17,15 @@ import (
 // inside restricts every path to the tree below the root, and rejects the magic links of /proc.
 const inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
-// openAt opens a clean path with the kernel holding the rule.
+// openAt opens a clean path with openat2 and the given rule.
 func (w *Workspace) openAt(rel string, flags int, resolve uint64) (int, error) {
 	defer runtime.KeepAlive(w)
 
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(int(w.root.Fd()), rel, &how)
-		// EAGAIN: something was renamed while the kernel looked, so that it
-		// could not be sure. It cannot be provoked endlessly.
+		// EAGAIN: the kernel could not verify the lookup because of a concurrent rename. The
+		// retries are limited.
 		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
 			continue
 		}
@@ -80,7 +80,7 @@ const (
 func (w *Workspace) forgetName(rel string) {
 	dir, name, err := w.parent(rel)
 	if err != nil {
-		return // the next try returns it
+		return // the next attempt returns it
 	}
 	defer func() { _ = unix.Close(dir) }()
 
@@ -90,7 +90,7 @@ func (w *Workspace) forgetName(rel string) {
 	_ = sharedfs.Stat(dir, name, &st, true)
 }
 
-// errReplaced reports that a name is another file by now.
+// errReplaced reports that a name was replaced by another file.
 var errReplaced = errors.New("was replaced at the same time")
 
 func (w *Workspace) tryRegular(rel string) (int, unix.Stat_t, error) {

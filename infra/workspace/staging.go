@@ -27,14 +27,14 @@ const leftFor = 24 * time.Hour
 // were not placed.
 type Staging struct {
 	w      *Workspace
-	holder int    // descriptor of the directory that it is in
+	holder int    // descriptor of the parent directory
 	name   string // in the holder
 	dir    *os.File
 	quota  *Quota
 	costs  []*charge // of the files
 }
 
-// Stage opens a staging place, whose files take their space from quota.
+// Stage opens a staging directory, whose files reserve space from quota.
 func (w *Workspace) Stage(ctx context.Context, quota *Quota) (*Staging, error) {
 	holder, err := w.store.staging()
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit
 	return err
 }
 
-// blamed remembers whose error a failed copy is.
+// blamed records whether the reader or the writer of a copy failed.
 type blamed struct {
 	r   io.Reader
 	err error
@@ -199,7 +199,7 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	defer func() { _ = unix.Close(fd) }()
 
 	info, err := w.place(fd, from, temp, dir, name, rel, o)
-	if err == nil { // it counts as written now
+	if err == nil { // the file is now counted as written
 		s.costs[number].release()
 	}
 

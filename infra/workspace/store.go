@@ -19,8 +19,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// GuestRoot is where a command in the sandbox sees its workspace; paths that
-// start with it are accepted everywhere.
+// GuestRoot is the path of the workspace in the sandbox; paths below it are accepted everywhere.
 const GuestRoot = "/workspace"
 
 // tempPrefix marks temporary entries; listings skip them.
@@ -34,12 +33,12 @@ const stagingDir = ".everloop-staging"
 type Store struct {
 	root   string
 	limits Limits
-	locks  *locks                                        // of writes with a condition
+	locks  *locks                                        // of conditional writes
 	admit  func(context.Context, domain.SessionID) error // see AdmitWrites; nil: all
 	usage  usage
 
 	look   sync.Once
-	caches bool // attributes, for some seconds: see sharedfs.CachesAttributes
+	caches bool // the file system caches attributes: see sharedfs.CachesAttributes
 }
 
 // New returns a Store in a directory (DATA_DIR/workspace), which is created with the first
@@ -73,8 +72,8 @@ func (s *Store) staging() (fd int, err error) {
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// Workspace is the directory of one session. Its methods are safe for
-// concurrent use, also next to running commands.
+// Workspace is the directory of one session. It is safe for concurrent use, including concurrent
+// commands.
 type Workspace struct {
 	store *Store
 	host  string
@@ -102,7 +101,7 @@ func (s *Store) Open(ctx context.Context, sessionID domain.SessionID, uid int) (
 
 	fd, err := openRoot(host)
 	if errors.Is(err, unix.ENOENT) {
-		// Others may pass, not look: at level 1 commands walk in from outside.
+		// Others can traverse but not list: at level 1 commands run as other users.
 		if err := os.MkdirAll(s.root, 0o711); err != nil {
 			return nil, fmt.Errorf("workspace: %w", err)
 		}
@@ -145,7 +144,7 @@ func (s *Store) create(name string, uid int) error {
 	if err := s.publish(temp, name); err != nil {
 		_ = os.Remove(temp)
 
-		if !errors.Is(err, unix.EEXIST) { // else another process was first
+		if !errors.Is(err, unix.EEXIST) { // EEXIST: created concurrently
 			return fmt.Errorf("workspace: make %s: %w", name, err)
 		}
 	}
@@ -255,7 +254,7 @@ func (w *Workspace) Close() error { return w.root.Close() }
 // workspace lexically; the kernel checks links at the access.
 func (w *Workspace) Clean(p string) (string, error) { return clean(p, GuestRoot, w.host) }
 
-// Clean does the same for a path of no open workspace.
+// Clean is Workspace.Clean without an open workspace.
 func Clean(p string) (string, error) { return clean(p, GuestRoot) }
 
 // clean accepts absolute paths below the given roots.
@@ -295,7 +294,7 @@ func clean(p string, roots ...string) (string, error) {
 		if len(name) > 255 {
 			return "", explain(shorten(shown), unix.ENAMETOOLONG)
 		}
-		// Such a file would not be seen, and deleted later.
+		// Such a file would be hidden, and deleted later.
 		if strings.HasPrefix(name, tempPrefix) {
 			return "", domain.Newf(domain.Malformed, CodeBadPath, "names that begin with %s are the service's own", tempPrefix)
 		}

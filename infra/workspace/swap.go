@@ -65,7 +65,7 @@ func (w *Workspace) replaceIf(from int, temp string, dir int, name string, old, 
 	case errors.Is(linked, unix.ENOENT):
 		return errStale
 	case linked == nil:
-		defer func() { _ = unix.Unlinkat(from, kept, 0) }() // ENOENT when it got its name back
+		defer func() { _ = unix.Unlinkat(from, kept, 0) }() // ENOENT after the undo
 
 		if !w.unchanged(from, kept, old) {
 			return errStale
@@ -86,7 +86,7 @@ func (w *Workspace) replaceIf(from int, temp string, dir int, name string, old, 
 		return nil
 	}
 
-	if w.unchanged(dir, name, ours) { // else a command has put a newer one there
+	if w.unchanged(dir, name, ours) { // otherwise a command has created a newer one
 		if err := sharedfs.Rename(from, kept, dir, name); err != nil {
 			return err
 		}
@@ -108,8 +108,8 @@ func (w *Workspace) unchanged(dir int, name string, old Info) bool {
 		now.Size == old.Size && now.ModTime.Equal(old.ModTime)
 }
 
-// RemoveIf deletes a regular file that still has this ETag, also if a command
-// writes to its name at the same time.
+// RemoveIf deletes a regular file that still has this ETag, even while a command writes to its
+// name.
 func (w *Workspace) RemoveIf(ctx context.Context, p, etag string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -23,12 +23,12 @@ type measured struct {
 	until   time.Time       // time of expiry
 	grown   diskspace.Usage // written since the measurement, without deletions
 	held    diskspace.Usage // reserved by writers and not yet written
-	writers int             // that look at it
+	writers int             // number of writers that use it
 }
 
 const (
 	measureShare = 20   // a measurement is valid for this multiple of its duration
-	maxMeasured  = 4096 // workspaces that are remembered; it is only a cache
+	maxMeasured  = 4096 // maximum entries of the cache
 )
 
 // of returns the cache entry of a workspace; u must be locked.

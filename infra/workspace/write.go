@@ -19,14 +19,14 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// WriteOptions are conditions and details of WriteFile.
+// WriteOptions are the options of WriteFile.
 type WriteOptions struct {
-	IfMatch    string      // ETag that the file must still have; "" is any
+	IfMatch    string      // ETag that the file must have; "": any
 	CreateOnly bool        // the file must not exist
-	Parents    bool        // make missing directories
+	Parents    bool        // create missing directories
 	MaxSize    int64       // bytes; 0: unlimited
 	Mode       fs.FileMode // of a new file; 0: 0644. An existing file's mode does not change
-	Sync       bool        // the content is on disk before the name is
+	Sync       bool        // flush the content before the rename
 }
 
 // WriteFile creates or replaces a regular file atomically: readers see the old or the new
@@ -51,7 +51,7 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 
 	defer func() { _ = unix.Close(dir) }()
 
-	old, err := w.target(dir, name, rel, o) // before the content is read
+	old, err := w.target(dir, name, rel, o) // check before the content is read
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
@@ -124,7 +124,7 @@ func (w *Workspace) fill(f *os.File, rel string, content io.Reader, o WriteOptio
 	return sharedfs.Flush(int(f.Fd()))
 }
 
-// place returns a temporary file, which fd is, its name.
+// place renames a temporary file, whose descriptor is fd, into place.
 func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, o WriteOptions) (Info, error) {
 	// The lock excludes other writers of the service between the check and the rename.
 	release, err := w.store.locks.hold(place{dir, name})
@@ -290,7 +290,7 @@ func (w *Workspace) mkdir(rel string) error {
 		return err
 	}
 
-	// It has its name only once it is the user's: commands that run in the meantime write into it.
+	// Rename it after the chown: commands could otherwise write to it before.
 	temp := tempPrefix + rand.Text()
 	if err := unix.Mkdirat(dir, temp, 0o755); err != nil {
 		return err
@@ -337,8 +337,8 @@ func (w *Workspace) Symlink(target, p string) error {
 	return explain(p, w.own(dir, name))
 }
 
-// Rename moves an entry, a link as itself. Something instead of the new
-// name is replaced only when replace is set, and a directory only if empty.
+// Rename moves an entry, a link itself. An existing entry at the new name is replaced only if
+// replace is set, and a directory only if empty.
 func (w *Workspace) Rename(from, to string, replace bool) error {
 	relFrom, err := w.Clean(from)
 	if err != nil {
@@ -386,7 +386,7 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 	return explain(to, err)
 }
 
-// contextReader ends a long copy with its context.
+// contextReader is a reader that fails when its context is cancelled.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

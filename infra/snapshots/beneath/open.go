@@ -32,13 +32,13 @@ func OpenRoot(host string) (int, error) {
 	return fd, nil
 }
 
-// Open opens a path below a directory with the kernel holding the rule.
+// Open opens a path below a directory with openat2 and resolution.
 func Open(dir int, rel string, flags int) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Resolve: resolution}
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(dir, rel, &how)
-		// EAGAIN: something was renamed while the kernel looked, so that it could
-		// not be sure. It cannot be provoked endlessly.
+		// EAGAIN: the kernel could not verify the lookup because of a concurrent rename. The
+		// retries are limited.
 		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
 			continue
 		}
@@ -52,7 +52,7 @@ func Open(dir int, rel string, flags int) (int, error) {
 	}
 }
 
-// ErrNotRegular reports that a name that was a file is something else by now.
+// ErrNotRegular reports that a regular file was replaced by another type.
 var ErrNotRegular = errors.New("is no regular file any more")
 
 // ErrAltered reports a concurrent change.
@@ -122,7 +122,7 @@ func Vanished(err error) bool {
 		errors.Is(err, ErrNotRegular) || errors.Is(err, ErrAltered)
 }
 
-// Denied reports that the service's user may not.
+// Denied reports a permission error.
 func Denied(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }

@@ -13,7 +13,7 @@ const (
 	ChunkSize = 8 << 20
 )
 
-// Run is count chunks in a row: of zeros, or one chunk of data.
+// Run is a run of zero chunks, or one chunk of data.
 type Run struct {
 	Sum   Hash
 	Zeros int64 // > 0: a run of that many chunks of zeros
@@ -33,7 +33,7 @@ func AppendZeros(runs []Run, count int64) []Run {
 	return append(runs, Run{Zeros: count})
 }
 
-// ChunksOf returns how many chunks a file of a size has.
+// ChunksOf returns the number of chunks of a file with a size.
 func ChunksOf(size int64) int64 { return (size-1)/ChunkSize + 1 }
 
 // ChunkLength returns the length of a chunk of a file, in bytes.

@@ -18,6 +18,6 @@ type Location struct {
 	Pack        Hash
 	Frame       uint32 // offset in the pack
 	FrameLength uint32 // as stored
-	Offset      uint32 // in the frame as it was before compression
+	Offset      uint32 // in the decompressed frame
 	Length      uint32
 }

@@ -8,8 +8,8 @@ const (
 	// FrameSize is the amount of small files that is compressed together, in bytes: the amount to
 	// read for one of them.
 	FrameSize = 1 << 20
-	// packSize is the size at which a pack is closed. It never grows to the 16 MiB
-	// from which on a client would upload it in parts.
+	// packSize is the size at which a pack is closed. Packs stay below the 16 MiB from which a
+	// client uses multipart uploads.
 	packSize = 8 << 20
 )
 

@@ -8,7 +8,7 @@ import (
 // Scanner reads the parts of a manifest. After the first format error it returns zeros and sets
 // Bad.
 type Scanner struct {
-	Rest []byte // not read yet
+	Rest []byte // unread input
 	Bad  bool
 }
 
@@ -69,7 +69,7 @@ func (s *Scanner) Hash() (h Hash) {
 	return h
 }
 
-// Runs reads the chunks of a file, which must be as many as its size needs.
+// Runs reads the chunks of a file and checks their number against its size.
 func (s *Scanner) Runs(size int64) []Run {
 	if size <= 0 {
 		s.Fail()
@@ -102,12 +102,12 @@ func (s *Scanner) Runs(size int64) []Run {
 	return chunks
 }
 
-// AppendString writes a string, which Uint and Bytes read.
+// AppendString appends a string in the format of Uint and Bytes.
 func AppendString[S ~string | ~[]byte](to []byte, s S) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
 }
 
-// AppendRuns writes the chunks of a file, which Runs reads.
+// AppendRuns appends the chunks of a file in the format of Runs.
 func AppendRuns(to []byte, chunks []Run) []byte {
 	to = binary.AppendUvarint(to, uint64(len(chunks)))
 	for _, c := range chunks {

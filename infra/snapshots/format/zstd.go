@@ -14,7 +14,7 @@ const maxDecoded = 64 << 20
 var Encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
 	if err != nil {
-		panic(err) // the options are wrong
+		panic(err) // invalid options
 	}
 
 	return e
@@ -23,7 +23,7 @@ var Encoder = sync.OnceValue(func() *zstd.Encoder {
 var decoder = sync.OnceValue(func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxDecoded))
 	if err != nil {
-		panic(err) // the options are wrong
+		panic(err) // invalid options
 	}
 
 	return d

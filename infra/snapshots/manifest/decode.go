@@ -52,7 +52,7 @@ func DecodeHead(data []byte) (parts []Part, laid []byte, err error) {
 	return parts, laid, nil
 }
 
-// DecodePart returns a part's entries, and calls place with where small files lie.
+// DecodePart returns a part's entries, and calls place with the locations of small files.
 func DecodePart(raw []byte, count int, place func(format.Hash, format.Location)) ([]Entry, error) {
 	s := format.Scanner{Rest: raw}
 

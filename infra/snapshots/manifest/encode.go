@@ -18,7 +18,7 @@ const (
 	compactMagic = "everloop snapshot 2\n" // of a head with parts and contents
 	partLeast    = 512                     // entries
 	partMost     = 8192                    // entries
-	partMean     = 2048                    // entries, beyond partLeast
+	partMean     = 2048                    // entries, above partLeast
 )
 
 // Bits of an entry's first byte, above its kind.
@@ -135,7 +135,7 @@ func sharedPrefix(a, b string) int {
 	return n
 }
 
-// EncodeHead writes the head of a manifest whose parts are objects. It ends with its own hash.
+// EncodeHead encodes the head of a manifest whose parts are objects. It ends with its own hash.
 func EncodeHead(parts []Part) []byte {
 	out := binary.AppendUvarint([]byte(headMagic), uint64(len(parts)))
 	for _, p := range parts {
@@ -146,8 +146,7 @@ func EncodeHead(parts []Part) []byte {
 	return appendSum(out)
 }
 
-// EncodeCompact writes the head of a manifest with bodies of parts, and with contents
-// to which the parts refer.
+// EncodeCompact encodes the head of a manifest including bodies of parts and their contents.
 func EncodeCompact(parts []Part, laid []byte) []byte {
 	out := binary.AppendUvarint([]byte(compactMagic), uint64(len(parts)))
 	for _, p := range parts {

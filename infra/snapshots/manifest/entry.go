@@ -33,13 +33,13 @@ const (
 // Opaque reports whether only the name is recorded.
 func (k Kind) Opaque() bool { return k == Special || k == Unread }
 
-// Counts reports that an entry counts as a file for people.
+// Counts reports whether an entry is counted as a file.
 func (k Kind) Counts() bool { return k == File || k == Link }
 
 // Identity shows whether a file was changed: while all fields are equal, nothing was written to
 // it, within the resolution of the clock. Commands cannot set the change time.
 type Identity struct {
-	CTime, MTime int64 // nanoseconds since 1970
+	CTime, MTime int64 // Unix time in nanoseconds
 	Size         int64 // bytes
 	Inode        uint64
 }
@@ -51,10 +51,10 @@ func IdentityOf(st *unix.Stat_t) Identity {
 
 // Entry is one path of a workspace. The root is not an entry.
 type Entry struct {
-	Path     string // relative to the workspace; bytes as they are there, not always UTF-8
+	Path     string // relative to the workspace; not always UTF-8
 	Target   string // of a link, unresolved
 	Identity Identity
-	Sum      format.Hash  // of a file with content: SHA-256 of it, or of its size and chunks
+	Sum      format.Hash  // of a non-empty file: SHA-256 of its content, or of its size and chunks
 	Chunks   []format.Run // of a file larger than format.SmallLimit
 	Kind     Kind
 	Mode     uint16 // permission bits

@@ -17,8 +17,8 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// CodeNoSpace is the code of a write for which the disk of the workspace, or of the
-// spool, has no space (413).
+// CodeNoSpace is the code of a write when the disk of the workspace, or of the spool, is full
+// (413).
 const CodeNoSpace = "no_space"
 
 // File buffers contents between reading and storing them. It is one unlinked file, so that the
@@ -32,7 +32,7 @@ type File struct {
 	end  int64
 }
 
-// Extent is a place in a spool.
+// Extent is a range of a spool.
 type Extent struct {
 	offset int64
 	length int
@@ -119,7 +119,7 @@ func (f *File) Read(at Extent, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// Size returns how many bytes were added.
+// Size returns the number of added bytes.
 func (f *File) Size() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *File) Close() {
 	}
 }
 
-// openNameless opens a new file that has no name.
+// openNameless opens a new unlinked file.
 func openNameless(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func openNameless(dir string) (*os.File, error) {
 	if err == nil {
 		return os.NewFile(uintptr(fd), "spool"), nil
 	}
-	// Not every file system can do that.
+	// Not all file systems support O_TMPFILE.
 	file, err := os.CreateTemp(dir, "everloop-spool-*")
 	if err != nil {
 		return nil, err

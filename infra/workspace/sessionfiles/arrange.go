@@ -58,8 +58,8 @@ func (f Files) Copy(ctx context.Context, session domain.Session, from, to string
 // shareDir is the directory of links that share a session's files.
 const shareDir = ".share"
 
-// Share links to a file or directory from a folder below .share. Without a name
-// the link has the source's.
+// Share creates a link to a file or directory in a folder below .share. Without a name the link
+// has the source's name.
 func (f Files) Share(
 	ctx context.Context,
 	session domain.Session,

@@ -16,7 +16,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Files are the files of all sessions.
+// Files accesses the files of all sessions.
 type Files struct {
 	Store *workspace.Store
 }
@@ -31,7 +31,7 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 	return do(w)
 }
 
-// change is in for a write, which no operation on the session's history overwrites.
+// change is in for a write, with the lock against operations on the session's history.
 func (f Files) change(ctx context.Context, session domain.Session, do func(*workspace.Workspace) error) error {
 	return f.in(ctx, session, func(w *workspace.Workspace) error {
 		release, err := w.LockWrites(ctx)
@@ -76,7 +76,7 @@ func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]
 	return list, err
 }
 
-// Open opens a regular file for reading. The description is of that very file.
+// Open opens a regular file for reading. The FileInfo is from the open descriptor.
 func (f Files) Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error) {
 	var (
 		file io.ReadSeekCloser
@@ -137,8 +137,8 @@ func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, 
 	return old, version(ifMatch, old), err
 }
 
-// version returns the one ETag of an If-Match header that matters: the file's own
-// when it is listed, else any of them, which it then does not have.
+// version returns the ETag of an If-Match header to compare: the file's own when it is listed,
+// else any of them, which then does not match.
 func version(ifMatch string, now workspace.Info) string {
 	first := ""
 
@@ -166,8 +166,8 @@ func changed(i workspace.Info) domain.FileChange {
 	return domain.FileChange{Path: i.Path, Change: "created"}
 }
 
-// Delete removes a file, a link itself, or a directory with all that is in it.
-// With ETags it must be a file that is still one of these versions.
+// Delete removes a file, a link itself, or a directory recursively. With ETags it must be a file
+// that matches one of them.
 func (f Files) Delete(ctx context.Context, session domain.Session, path, ifMatch string) (change domain.FileChange, err error) {
 	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		rel, err := w.Clean(path)

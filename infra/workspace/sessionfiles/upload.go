@@ -64,7 +64,7 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 	return outcomes, err
 }
 
-// directory checks the place of an upload, which may be missing.
+// directory checks the directory of an upload, which can be missing.
 func directory(w *workspace.Workspace, dir string) (string, error) {
 	if err := checkUTF8(dir); err != nil {
 		return "", err
@@ -141,7 +141,7 @@ func (u *upload) place(ctx context.Context, i int, name string) domain.FileOutco
 	return domain.FileOutcome{Path: info.Path, Change: changed(info)}
 }
 
-// checkName refuses names that are none, or that leave the upload's directory.
+// checkName rejects invalid names and names that leave the upload's directory.
 func checkName(name string) error {
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || path.Clean(name) == ".":

@@ -153,7 +153,7 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 	if err != nil {
 		return err
 	}
-	// A command may be writing to it, and never end.
+	// Limit the copy: a command could append to the file endlessly.
 	if _, err := io.Copy(out, io.LimitReader(inTime{p.ctx, file}, opened.Size)); err != nil {
 		return fmt.Errorf("pack a file: %w", err)
 	}
@@ -161,7 +161,7 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 	return nil
 }
 
-// inTime ends a long read with its context.
+// inTime is a reader that fails when its context is cancelled.
 type inTime struct {
 	ctx context.Context
 	r   io.Reader
