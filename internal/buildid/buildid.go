@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// hashLength is how many hexadecimal digits of the hash are part of the name.
+// hashLength is the number of hexadecimal digits of the hash in the name.
 const hashLength = 12
 
 // Of returns the version and a hash of the running program, such as 2611.0.0-b92b24adeb9c. Equal
@@ -53,7 +53,7 @@ func ofFile(path string) (string, error) {
 func linkedID(file io.ReaderAt) []byte {
 	program, err := elf.NewFile(file)
 	if err != nil {
-		return nil // another format, as on macOS
+		return nil // another format, such as on macOS
 	}
 
 	section := program.Section(".note.go.buildid")

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Proxies are the addresses of reverse proxies whose X-Forwarded-For is believed.
+// Proxies are the addresses of trusted reverse proxies, whose X-Forwarded-For is used.
 type Proxies []netip.Prefix
 
-// ParseProxies reads addresses and networks, as 10.0.0.5 or 10.0.0.0/8. Empty entries
-// are skipped.
+// ParseProxies parses addresses and networks, such as 10.0.0.5 or 10.0.0.0/8. Empty entries are
+// skipped.
 func ParseProxies(entries []string) (Proxies, error) {
 	var (
 		proxies Proxies

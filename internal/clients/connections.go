@@ -32,10 +32,10 @@ func (c *Connections) acquire(client netip.Prefix) (release func()) {
 }
 
 const (
-	// maxRefusals bounds the connections that are being refused at one moment; more
-	// are closed without an answer.
+	// maxRefusals is the maximum number of concurrent refusals; further connections are closed
+	// without a response.
 	maxRefusals = 32
-	// refusalTime bounds one refusal.
+	// refusalTime is the timeout of one refusal.
 	refusalTime = time.Second
 )
 
@@ -57,7 +57,7 @@ type boundListener struct {
 	refusing    chan struct{}
 }
 
-// Accept waits for the next connection within the bound.
+// Accept waits for the next connection below the limit.
 func (l *boundListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -102,7 +102,7 @@ func (l *boundListener) refuse(conn net.Conn) {
 	}()
 }
 
-// Conn is a connection within the bound.
+// Conn is a counted connection.
 type Conn struct {
 	net.Conn
 	connections *Connections
@@ -161,7 +161,7 @@ func (c *Conn) releaseLocked() {
 	}
 }
 
-// addressOf returns the peer's address, the zero one where it has none.
+// addressOf returns the peer's address, or the zero address.
 func addressOf(conn net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

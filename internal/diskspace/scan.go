@@ -14,7 +14,7 @@ import (
 
 // Usage is the use of a file system by files.
 type Usage struct {
-	Bytes  int64 // on the disk, and PerInode for each entry
+	Bytes  int64 // disk blocks, and PerInode for each entry
 	Inodes int64 // files, directories, links and other entries
 }
 
@@ -22,7 +22,7 @@ type Usage struct {
 // file uses space.
 const PerInode = 256
 
-// Exceeds reports whether u is more than a limit; a limit of 0 is none.
+// Exceeds reports whether u exceeds a limit; 0: unlimited.
 func (u Usage) Exceeds(limit Usage) bool {
 	return limit.Bytes > 0 && u.Bytes > limit.Bytes || limit.Inodes > 0 && u.Inodes > limit.Inodes
 }
@@ -61,17 +61,17 @@ type Scan struct {
 	names  []string
 }
 
-// level is a directory on the way from the root to the open one.
+// level is a directory on the path from the root to the open directory.
 type level struct {
 	id   inode
 	name string   // in the level above
-	rest []string // directories in it that are still to be visited
-	read bool     // all its names were
+	rest []string // unvisited subdirectories
+	read bool     // all entries were read
 }
 
 type inode struct{ dev, ino uint64 }
 
-// NewScan starts at a directory, an absolute path and not a link. Close ends it.
+// NewScan starts a scan at a directory, an absolute path and not a link. It must be closed.
 func NewScan(dir string) (*Scan, error) {
 	fd, err := openDir(unix.AT_FDCWD, dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done boo
 	return true, nil
 }
 
-// read counts some of the entries of the open directory.
+// read counts a batch of entries of the open directory.
 func (s *Scan) read(top *level) {
 	n, err := unix.ReadDirent(s.dir, s.buf)
 	if errors.Is(err, unix.EINTR) {
@@ -145,7 +145,7 @@ func (s *Scan) read(top *level) {
 		if unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // deleted in the meantime
 		}
-		// A file with several names counts several times.
+		// A file with several links counts several times.
 		s.used = s.used.Plus(Usage{Bytes: st.Blocks*512 + PerInode, Inodes: 1})
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			top.rest = append(top.rest, strings.Clone(name))
@@ -153,7 +153,7 @@ func (s *Scan) read(top *level) {
 	}
 }
 
-// down opens the next directory in the open one.
+// down opens the next subdirectory.
 func (s *Scan) down(top *level) {
 	name := top.rest[len(top.rest)-1]
 	top.rest = top.rest[:len(top.rest)-1]
@@ -214,8 +214,8 @@ func (s *Scan) open(name string, at int) bool {
 	return true
 }
 
-// openDir opens a directory for reading. Where the service is not root, a command may
-// have removed the right to read: it is restored for the moment.
+// openDir opens a directory for reading. If the service is not root, a command may have removed
+// the read permission: openDir restores it temporarily.
 func openDir(at int, name string) (int, error) {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	for {

@@ -42,7 +42,7 @@ type Reserve struct {
 	Percent int // from 0 to 50, of the bytes up to maxShare, and of the inodes up to maxInodes
 }
 
-// The engines need no more of a large disk than of a middling one, and make few files.
+// Caps of Percent: the engines need no more space on a large disk, and few inodes.
 const (
 	maxShare  = 10 << 30
 	maxInodes = 100_000
@@ -56,8 +56,7 @@ func (r Reserve) Of(s Space) Usage {
 	}
 }
 
-// Touched reports whether less is free than is reserved, or would be after more is
-// written.
+// Touched reports whether less than the reserve is free, or would be after writing more.
 func (r Reserve) Touched(s Space, more Usage) bool {
 	reserved := r.Of(s)
 	return s.FreeBytes-more.Bytes < reserved.Bytes || s.Inodes > 0 && s.FreeInodes-more.Inodes < reserved.Inodes

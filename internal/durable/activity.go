@@ -22,15 +22,14 @@ const MaxPayload = 16 << 10
 // oversize payload at the server would instead fail the workflow task, which is retried forever.
 const CodePayloadTooLarge = "payload_too_large"
 
-// Activity names one activity, its types and its preset. The workflow's side
-// (Run, Start, Local) and the worker's side (Handle) have the same types,
-// which the compiler checks.
+// Activity is the name of an activity with its types and preset. The workflow's side (Run, Start,
+// Local) and the worker's side (Handle) have the same types, which the compiler checks.
 type Activity[In, Out any] struct {
 	Name   string
 	Preset Preset
 }
 
-// Handle registers the function that does the work.
+// Handle registers the implementation.
 func (a Activity[In, Out]) Handle(r worker.ActivityRegistry, fn func(context.Context, In) (Out, error)) {
 	guarded := func(ctx context.Context, in In) (Out, error) {
 		out, err := fn(ctx, in)
@@ -69,10 +68,9 @@ func (a Activity[In, Out]) LocalNamed(ctx workflow.Context, in In, summary strin
 	return a.Local(ctx, in)
 }
 
-// Local runs a small database step in the workflow's own worker and waits for
-// it. When the preset's short limit is not enough, because the database is slow or
-// unavailable, the same step continues as an ordinary activity, which Temporal retries
-// without a limit.
+// Local runs a small database step in the workflow's own worker and waits for it. When the
+// preset's short timeout is exceeded, because the database is slow or unavailable, the same step
+// continues as an ordinary activity, which Temporal retries without a limit.
 func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	var out Out
 	if err := small(a.Name+" input", in); err != nil {
@@ -101,7 +99,7 @@ func transient(err error) bool {
 	return false
 }
 
-// Future is a typed promise of an activity's or a child's result.
+// Future is a typed future of an activity or a child workflow.
 type Future[Out any] struct{ workflow.Future }
 
 // Get waits for the result.

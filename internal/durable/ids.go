@@ -9,13 +9,14 @@ import (
 // SessionWorkflowID returns the id of the workflow that runs a session's chats sequentially.
 func SessionWorkflowID(sessionID string) string { return "session/" + sessionID }
 
-// TaskWorkflowID returns the run of one background task.
+// TaskWorkflowID returns the id of the workflow of a background task.
 func TaskWorkflowID(taskID string) string { return "task/" + taskID }
 
-// ForkWorkflowID returns the run of one sub-agent of a chat, by the call that owns it.
+// ForkWorkflowID returns the id of the workflow of a chat's sub-agent, by the call that owns it.
 func ForkWorkflowID(chatID, toolCallID string) string { return "fork/" + chatID + "/" + toolCallID }
 
-// ReplayWorkflowID returns the run that plays the recorded events of a replay session.
+// ReplayWorkflowID returns the id of the workflow that plays the recorded events of a replay
+// session.
 func ReplayWorkflowID(sessionID string) string { return "replay/" + sessionID }
 
 // CompactionWorkflowID returns the id of the workflow of a compaction that a client has
@@ -37,7 +38,7 @@ func HistoryWorkflowID(sessionID, operationID string) string {
 // one is open.
 const ArchiveWorkflowID = "archive"
 
-// ScheduleID returns the Schedule of a scheduled task.
+// ScheduleID returns the id of the Schedule of a scheduled task.
 func ScheduleID(taskID string) string { return "task/" + taskID }
 
 // ScheduledRunWorkflowID returns the id of the workflow of a scheduled task's run. With the id of
@@ -59,11 +60,11 @@ var (
 )
 
 const (
-	maxSummary = 200  // runes of an activity's summary
-	maxMessage = 2000 // runes of an error's text in a history
+	maxSummary = 200  // maximum runes of an activity's summary
+	maxMessage = 2000 // maximum runes of an error's text in a history
 )
 
-// cut shortens text to n runes.
+// cut truncates text to n runes.
 func cut(text string, n int) string {
 	text = strings.ToValidUTF8(text, "�")
 	for i := range text {
@@ -113,7 +114,7 @@ func KindOfWorkflow(workflowID string) (kind, id string) {
 	return "", ""
 }
 
-// SolutionOfDAGRun returns the production solution in the id of the workflow of a DAG run.
+// SolutionOfDAGRun returns the id of the production solution in the workflow id of a DAG run.
 func SolutionOfDAGRun(workflowID string) string {
 	solution, _, _ := strings.Cut(strings.TrimPrefix(workflowID, "dag/"), "/")
 	return solution

@@ -39,7 +39,7 @@ func (n *Nonces[K]) Use(keys []K, commit func(nonces []string) error) error {
 	return err
 }
 
-// take returns the nonce of each key. Created reports whether any of them is new.
+// take returns the nonce of each key. created reports whether any of them is new.
 func (n *Nonces[K]) take(keys []K) (used []string, created bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Preset is how one kind of work is scheduled, timed and retried. Contracts
-// bind activities to presets; no option is set where an activity is called.
+// Preset contains the timeouts and the retry policy of one kind of work. Contracts bind
+// activities to presets; callers set no options.
 type Preset struct {
 	activity workflow.ActivityOptions
 	local    workflow.LocalActivityOptions
@@ -55,8 +55,8 @@ var Model = Preset{activity: workflow.ActivityOptions{
 	},
 }}
 
-// ModelAttempts is how often one model call may lose its worker or an engine:
-// for eight minutes and longer.
+// ModelAttempts is the maximum number of attempts of a model call that lost their worker or an
+// engine: at least eight minutes.
 const ModelAttempts = 50
 
 // Speech is for the transcription of one message's recordings. Its attempts also cover an
@@ -70,8 +70,8 @@ var Speech = Preset{activity: workflow.ActivityOptions{
 	},
 }}
 
-// Tool is for one tool call. The activity may be retried freely: the ledger, not
-// the retry policy, prevents an effect from happening twice.
+// Tool is for one tool call. The activity can be retried freely: the ledger, not the retry
+// policy, prevents duplicate effects.
 var Tool = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: ToolLimit,
 	HeartbeatTimeout:    heartbeat,

@@ -16,7 +16,7 @@ import (
 // termination of its run.
 const AbandonAfter = 30 * time.Second
 
-// ErrDraining is the cause of work that ends because its worker does.
+// ErrDraining is the cause of work that is aborted because its worker shuts down.
 var ErrDraining = errors.New("the worker is shutting down")
 
 // DrainPause is the delay until another worker takes over work from a worker that shuts down.
@@ -41,11 +41,10 @@ type sharedWork[Out any] struct {
 	err     error
 }
 
-// Run heartbeats and runs work, or joins the work of an earlier attempt with the
-// same key. The context of work has the values of the attempt that started it. It
-// is cancelled when an attempt that waits for it is cancelled or out of time, when
-// the worker has shut down, or when no attempt has waited for it for the time of
-// abandon; with 0 it continues to its end.
+// Run heartbeats and runs work, or joins the work of an earlier attempt with the same key. The
+// context of work has the values of the attempt that started it. It is cancelled when an attempt
+// that waits for it is cancelled or times out, when the worker has shut down, or when no attempt
+// has waited for it for the duration of abandon; with 0 it runs to its end.
 func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, work func(context.Context) (Out, error)) (Out, error) {
 	attempt, stop := Heartbeat(ctx)
 	defer stop()
@@ -150,7 +149,7 @@ func (s *Shared[K, Out]) end(w *sharedWork[Out], cause error) {
 	w.abort(cause)
 }
 
-// Wait waits until no work runs, or ctx ends. It is called when the worker has
+// Wait waits until no work runs, or ctx is cancelled. It must be called after the worker has
 // stopped.
 func (s *Shared[K, Out]) Wait(ctx context.Context) {
 	for {

@@ -70,7 +70,7 @@ func text(value reflect.Value) string {
 	}
 }
 
-// short is 1h, not 1h0m0s.
+// short formats a duration as 1h instead of 1h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -30,7 +30,7 @@ func Document() ([]byte, error) {
 	events, definitions := []any{}, map[string]any{}
 
 	for _, event := range domain.DeclaredEvents() {
-		for _, payload := range event.Payloads { // the types that it uses enter the registry
+		for _, payload := range event.Payloads { // adds the referenced types to the registry
 			schemas.Schema(reflect.TypeOf(payload), true, "")
 		}
 	}
@@ -77,7 +77,7 @@ func Document() ([]byte, error) {
 	})
 }
 
-// addEnvelope adds the fields that every event of the log has.
+// addEnvelope adds the common fields of all events of the log.
 func addEnvelope(data, envelope *huma.Schema, ofChat bool) {
 	properties := maps.Clone(envelope.Properties)
 	maps.Copy(properties, data.Properties)
@@ -105,7 +105,7 @@ func describe(event domain.DeclaredEvent, variants []any) any {
 	}
 }
 
-// indented writes a document with a tab for each level.
+// indented encodes a document, indented with tabs.
 func indented(document any) ([]byte, error) {
 	var out bytes.Buffer
 

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// An attempt reads every checkEvery whether it is still the latest one, and ends
-// when it could not read that for endAfter. Temporal starts another attempt no
-// earlier than 10 seconds after the last heartbeat, so that two never write files at
-// a time.
+// An attempt checks every checkEvery whether it is still the latest one, and ends when it could
+// not check for endAfter. Temporal starts another attempt no earlier than 10 seconds after the
+// last heartbeat, so that two attempts never write files concurrently.
 const (
 	checkEvery = 2 * time.Second
 	endAfter   = 8 * time.Second
 )
 
-// Guard returns a context that is cancelled with fenced as its cause once another
-// attempt may have started. check returns fenced when one has. The caller calls release.
+// Guard returns a context that is cancelled with the cause fenced once another attempt may have
+// started. check returns fenced when one has. The caller must call release.
 func Guard(ctx context.Context, fenced error, check func(context.Context) error) (guarded context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 

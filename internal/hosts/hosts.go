@@ -20,8 +20,8 @@ type List []string
 // itself.
 const Any = "*"
 
-// Check reports the entries that name no host. An entry is a name without a port, as
-// everloop.example.org, or *.example.org for all names below example.org.
+// Check returns an error for entries that are not hosts. An entry is a name without a port, such
+// as everloop.example.org, or *.example.org for all names below example.org.
 func (l List) Check() error {
 	var faults []error
 

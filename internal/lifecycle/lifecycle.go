@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// Service is a part that runs for as long as the process does.
+// Service is a long-lived part of the process.
 type Service interface {
-	// Name names the service in errors.
+	// Name returns the name of the service in errors.
 	Name() string
-	// Run runs until ctx ends and has released everything when it returns. A service
-	// that returns earlier ends the services next to it, without an error if it has none.
+	// Run runs until ctx is cancelled and releases all resources before it returns. A service
+	// that returns earlier stops the other services of its layer, even without an error.
 	Run(ctx context.Context) error
 }
 
-// Layer is a set of services that start and end side by side.
+// Layer is a set of services that start and stop concurrently.
 type Layer []Service
 
 // Run runs the services of all layers until ctx is cancelled or one of them returns. It stops the
@@ -54,9 +54,9 @@ func Run(ctx context.Context, layers ...Layer) error {
 	return group.first
 }
 
-// group collects how services end.
+// group collects the results of services.
 type group struct {
-	end   func() // ends the upper layer
+	end   func() // stops the upper layer
 	once  sync.Once
 	first error
 }
@@ -72,13 +72,13 @@ func (g *group) run(ctx context.Context, service Service) {
 	g.once.Do(func() { g.first = fmt.Errorf("%s: %w", service.Name(), err) })
 }
 
-// Func returns a service that is a function.
+// Func returns a service that runs a function.
 func Func(name string, run func(ctx context.Context) error) Service {
 	return function{name, run}
 }
 
-// Loop returns a service that runs until ctx ends and cannot fail. Returning earlier is an
-// error.
+// Loop returns a service that runs until ctx is cancelled and cannot fail. Returning earlier is
+// an error.
 func Loop(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
 		run(ctx)
@@ -91,7 +91,7 @@ func Loop(name string, run func(ctx context.Context)) Service {
 	})
 }
 
-// Task returns a service that may be done before ctx ends; the others continue.
+// Task returns a service that can finish before ctx is cancelled; the others continue.
 func Task(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
 		run(ctx)

@@ -15,8 +15,8 @@ const (
 	// growth is the default of GOGC: a step of a chat produces much garbage, and collecting half
 	// as often as by Go's default saves CPU.
 	growth = 200
-	// share is the part of the memory of the control group, or of the machine, that
-	// one process may take: PostgreSQL and the commands of tools need the rest.
+	// share is the share of the memory of the control group, or of the machine, for one process:
+	// PostgreSQL and the commands of tools need the rest.
 	share = 0.7
 	// Least is the minimum of the limit: below it the collector would run continuously, because
 	// an idle service uses some 100 MiB.

@@ -86,7 +86,7 @@ func (m Members) Text() string {
 	return string(plainJSON(map[string]any(m)))
 }
 
-// IsThinking reports whether a part of a content with this type is thinking.
+// IsThinking reports whether a content part with this type is thinking.
 func IsThinking(kind string) bool {
 	return strings.HasPrefix(kind, "thinking") || strings.HasPrefix(kind, "reasoning")
 }
@@ -153,8 +153,8 @@ func merged(name string, before, piece any) any {
 	return piece
 }
 
-// mergedLists appends a list. An item with the type and index of the last one continues it;
-// so does thinking without an index.
+// mergedLists appends a list. An item with the type and index of the last item continues it; so
+// does thinking without an index.
 func mergedLists(before, piece []any) []any {
 	if bytes.Equal(plainJSON(before), plainJSON(piece)) {
 		return before
@@ -182,7 +182,7 @@ func mergedLists(before, piece []any) []any {
 	return out
 }
 
-// plainJSON writes a value without escapes of HTML.
+// plainJSON encodes a value without HTML escapes.
 func plainJSON(value any) []byte {
 	var out bytes.Buffer
 
@@ -217,5 +217,5 @@ func With(object any, text string, known []string) ([]byte, error) {
 	return plainJSON(all), nil
 }
 
-// Member returns one of the members; empty: it is not there.
+// Member returns one of the members; empty: none.
 func Member(text, name string) string { return gjson.Get(text, name).Raw }

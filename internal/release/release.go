@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// Version is the release, by calendar: year and month, then two counters. A pre-release
-// ends with -beta.N. The build of a tag overwrites it with
-// -ldflags "-X everloop/internal/release.Version=…".
+// Version is the release: year and month, then two counters. A pre-release ends with -beta.N. The
+// build of a tag overwrites it with -ldflags "-X everloop/internal/release.Version=…".
 var Version = "2611.0.0"
 
-// MinSDK is the lowest version of the SDKs that speaks the protocol of this version.
+// MinSDK is the lowest compatible version of the SDKs.
 const MinSDK = "2611.0.0"
 
-// Header is the response header by which the services of a release name their version.
+// Header is the response header with the version of the service.
 const Header = "X-Everloop-Version"
 
 // needed contains the oldest compatible versions of the other services, by the name of the
@@ -40,7 +39,7 @@ type Number struct {
 
 var form = regexp.MustCompile(`^v?([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})(?:-beta\.([1-9][0-9]{0,5}))?$`)
 
-// Parse reads a version as 2611.0.0, 2611.0.0-beta.1 or, as images are tagged, v2611.0.0.
+// Parse parses a version such as 2611.0.0, 2611.0.0-beta.1 or the image tag v2611.0.0.
 func Parse(text string) (n Number, err error) {
 	found := form.FindStringSubmatch(text)
 	if found == nil {
@@ -58,7 +57,7 @@ func Parse(text string) (n Number, err error) {
 	return n, nil
 }
 
-// Compare orders versions: below 0, 0 or above 0. A pre-release is before its release.
+// Compare orders versions: below 0, 0 or above 0. A pre-release precedes its release.
 func (n Number) Compare(other Number) int {
 	for i, part := range n.parts {
 		if order := cmp.Compare(part, other.parts[i]); order != 0 {
@@ -78,11 +77,10 @@ func (n Number) Compare(other Number) int {
 	return cmp.Compare(n.beta, other.beta)
 }
 
-// ImageTag returns the tag of the image of a version.
+// ImageTag returns the image tag of a version.
 func ImageTag(version string) string { return "v" + strings.TrimPrefix(version, "v") }
 
-// Compatible checks the version of a service next to the agent, by the name of its
-// component.
+// Compatible checks the version of another service, by the name of its component.
 func Compatible(component, version string) error {
 	least, known := needed[component]
 	if !known {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pauses between two repetitions of the same signal or restart.
+// Delays between repetitions of the same signal or restart.
 const (
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
@@ -29,12 +29,12 @@ type pause struct {
 	next  time.Duration
 }
 
-// NewPauses returns pauses by a clock.
+// NewPauses returns a new Pauses with a clock.
 func NewPauses(now func() time.Time) *Pauses {
 	return &Pauses{now: now, keys: map[string]pause{}}
 }
 
-// Try reports whether the key may be tried now, and how often it was tried with that.
+// Try reports whether the key can be tried now, and the number of attempts including this one.
 func (b *Pauses) Try(key string) (tries int, due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 
 // Backoff configures the delays between attempts.
 type Backoff struct {
-	First time.Duration // after the first try; each further pause is twice as long
-	Max   time.Duration // the longest pause
-	Limit time.Duration // no try starts later than this after the first one; 0: no limit
+	First time.Duration // after the first attempt; each further delay is twice as long
+	Max   time.Duration // maximum delay
+	Limit time.Duration // maximum time from the first attempt to the start of the last; 0: unlimited
 }
 
-// Writes returns how writes to the database are retried.
+// Writes returns the backoff of database writes.
 func Writes(limit time.Duration) Backoff {
 	return Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
 }
@@ -36,7 +36,7 @@ func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error)
 	}
 }
 
-// Pause returns the pause after try n, counted from 0.
+// Pause returns the delay after attempt n, counted from 0.
 func (b Backoff) Pause(n int) time.Duration {
 	pause := b.First
 	for range n {

@@ -45,7 +45,7 @@ type remover struct {
 	top    int
 	prefix string
 	files  int
-	queue  []string // names in top that are still to be deleted
+	queue  []string // names in top to delete
 }
 
 // remove deletes one entry; a directory is emptied first, repeatedly while commands add entries

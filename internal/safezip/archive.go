@@ -25,7 +25,7 @@ type Archive struct {
 type File struct {
 	Name     string      // relative, with slashes; it passed CheckName
 	Mode     fs.FileMode // permission bits: 0644, or 0755 for executables
-	Size     int64       // bytes, unpacked; reading ends with an error when it is not so
+	Size     int64       // bytes, uncompressed; reading verifies it
 	Modified time.Time
 
 	member *zip.File
@@ -44,7 +44,7 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*Archive, error) {
 	switch {
 	case errors.Is(err, errDirectory):
 		return nil, tooMany(limits)
-	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are checked below
+	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are checked later
 		return nil, &Error{Reason: NotAnArchive, Text: "this is not a ZIP archive, or it is damaged", Err: err}
 	}
 
@@ -66,8 +66,8 @@ func tooMany(limits Limits) *Error {
 	return refuse(TooManyFiles, "", "the archive has more than %d files", limits.Files)
 }
 
-// implied is how many directories there may be for each file that an archive may
-// have: one long name can need two thousand.
+// implied is the maximum number of directories per allowed file: one long name can need two
+// thousand.
 const implied = 4
 
 // check validates all members of the central directory against the limits and one another, and
@@ -116,7 +116,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 		if limits.Files > 0 && len(names.dirs) > implied*(limits.Files+1) {
 			return nil, tooMany(limits)
 		}
-		// Members that share their data make a bomb of a small archive.
+		// Members that share their data could make a small archive a zip bomb.
 		if compressed += m.CompressedSize64; compressed > uint64(size) {
 			return nil, refuse(NotAnArchive, m.Name, "claims more data than the archive has")
 		}
@@ -216,7 +216,7 @@ func (n *names) directory(name string) error {
 	return n.parents(name, key)
 }
 
-// parents notes the directories above a name, none of which may be a file.
+// parents records the parent directories of a name, none of which can be a file.
 func (n *names) parents(name, key string) error {
 	for {
 		i := strings.LastIndexByte(key, '/')

@@ -9,15 +9,15 @@ package safezip
 
 // Limits limit an archive. 0: unlimited, but an archive without files is always rejected.
 type Limits struct {
-	Archive  int64 // bytes of the archive itself
+	Archive  int64 // bytes of the archive
 	Files    int   // regular files; the same number limits directories
-	Expanded int64 // bytes of all files together, unpacked
-	File     int64 // bytes of one file, unpacked
-	// Ratio is how often larger than its compressed form a file may be. Small
-	// files, up to ratioFrom bytes, may be anything: they cannot do harm.
+	Expanded int64 // bytes of all files, uncompressed
+	File     int64 // bytes of one file, uncompressed
+	// Ratio is the maximum compression ratio of a file. Files up to ratioFrom bytes are exempt,
+	// because they are harmless.
 	Ratio int64
-	// FoldNames refuses names that differ in case only, for packages that are
-	// also unpacked on systems that do not distinguish them.
+	// FoldNames rejects names that differ in case only, for packages that are also unpacked on
+	// case-insensitive systems.
 	FoldNames bool
 }
 

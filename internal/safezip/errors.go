@@ -2,23 +2,23 @@ package safezip
 
 import "fmt"
 
-// Reason sorts refusals.
+// Reason is the class of a refusal.
 type Reason string
 
-// The closed list of reasons.
+// All reasons.
 const (
 	NotAnArchive   Reason = "not_a_zip"          // or a damaged archive
 	TooLarge       Reason = "zip_too_large"      // the archive itself
 	TooManyFiles   Reason = "zip_too_many_files" //
 	Expands        Reason = "zip_expands"        // uncompressed size or compression ratio too large
 	UnsafeName     Reason = "zip_unsafe_name"    // absolute, with "..", or not a plain name
-	NotRegular     Reason = "zip_not_regular"    // a link, a device and the like
-	NameTwice      Reason = "zip_name_twice"     // two members for one name
+	NotRegular     Reason = "zip_not_regular"    // a link, a device or a similar member
+	NameTwice      Reason = "zip_name_twice"     // two members with one name
 	CannotUnpack   Reason = "zip_cannot_unpack"  // encrypted, or an unknown method
-	ContentDamaged Reason = "zip_damaged"        // found while a file was read
+	ContentDamaged Reason = "zip_damaged"        // detected while a file is read
 )
 
-// Error is a refusal. Its text is fit for the sender of the archive.
+// Error is a refusal. Its text can be shown to the sender of the archive.
 type Error struct {
 	Reason Reason
 	Name   string // of the member, shortened; empty: the whole archive

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Headers of the format, as APPNOTE.TXT of PKWARE has them.
+// Headers of the format, by APPNOTE.TXT of PKWARE.
 const (
 	localSignature   = "PK\x03\x04"
 	centralSignature = "PK\x01\x02"
@@ -26,7 +26,7 @@ var descriptors = []int64{16, 12, 24, 20}
 func checkLocal(r io.ReaderAt, members []*zip.File) error {
 	type place struct {
 		member *zip.File
-		data   int64 // where its data starts
+		data   int64 // offset of its data
 	}
 
 	places := make([]place, len(members))
@@ -42,7 +42,7 @@ func checkLocal(r io.ReaderAt, members []*zip.File) error {
 
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.data, b.data) })
 
-	ends := []int64{0} // where the member before may end
+	ends := []int64{0} // possible ends of the previous member
 	for _, p := range places {
 		if !slices.ContainsFunc(ends, func(at int64) bool { return isLocal(r, at, p.member, p.data) }) {
 			return refuse(NotAnArchive, p.member.Name, "has another name or place before its data than in the directory")

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// document is the part of CycloneDX 1.5 that is used.
+// document is the used part of CycloneDX 1.5.
 type document struct {
 	Format       string      `json:"bomFormat"`
 	Spec         string      `json:"specVersion"`
@@ -43,7 +43,7 @@ type hash struct {
 	Content   string `json:"content"`
 }
 
-// Write lists the modules of a program and of the Go library that are linked into it.
+// Write writes the modules that are linked into a program, and the Go standard library.
 func Write(w io.Writer, name, version string, build *debug.BuildInfo) error {
 	doc := document{
 		Format: "CycloneDX", Spec: "1.5", Version: 1,

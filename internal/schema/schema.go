@@ -54,7 +54,7 @@ func (s Schema) versions() (first, newest int64) {
 	return first, newest
 }
 
-// Hash identifies the migrations: it changes whenever one of them does.
+// Hash identifies the migrations: it changes with every change of them.
 func (s Schema) Hash() string {
 	h := sha256.New()
 	_ = fs.WalkDir(s.Files, ".", func(path string, d fs.DirEntry, err error) error {
@@ -70,7 +70,7 @@ func (s Schema) Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// MigrateTo is Migrate to an earlier version, for rows that were written with it.
+// MigrateTo is Migrate to an earlier version, for rows of that version.
 func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error {
 	if err := s.released(version); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error 
 	return nil
 }
 
-// ErrUnreleased is the error for a database of a build before the first release, which has
-// no migrations to this one.
+// ErrUnreleased is the error for a database of a build before the first release, which cannot be
+// migrated to this one.
 var ErrUnreleased = errors.New("the database is of a build before the first release, whose data cannot be migrated: use an empty database")
 
 // checkReleased returns ErrUnreleased for a version below this program's first.
@@ -152,7 +152,7 @@ func (s Schema) create(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 
-	// PostgreSQL checks the right to create a schema before IF NOT EXISTS.
+	// PostgreSQL checks the permission to create a schema before IF NOT EXISTS.
 	var exists bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.Name).Scan(&exists); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 // Level is the severity of a finding.
 type Level int
 
-// The levels of findings: with Fail, workspaces do not work.
+// Levels of findings: with Fail, workspaces do not work.
 const (
 	OK Level = iota
 	Info
@@ -49,10 +49,10 @@ func Summary(findings []Finding) (worst Level, detail, hint string) {
 	return worst, strings.Join(details, "; "), strings.Join(hints, "; ")
 }
 
-// probePrefix marks the directories of probes. No session has such a name.
+// probePrefix marks the directories of probes. No session id starts with it.
 const probePrefix = ".everloop-probe-"
 
-// abandoned is the age at which the directory of a probe belongs to a process that died.
+// abandoned is the age at which a probe's directory is a leftover of a dead process.
 const abandoned = time.Hour
 
 // probing serialises probes: an unresponsive server blocks at most one goroutine.
@@ -91,7 +91,7 @@ func Probe(ctx context.Context, dir string, uid int) ([]Finding, error) {
 	}
 }
 
-// prober works in its own directory.
+// prober runs the tests in its own directory.
 type prober struct {
 	fd    int
 	path  string
@@ -138,7 +138,7 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// kind returns which file system it is, and how long its clients cache.
+// kind returns the type of the file system, and how long its clients cache.
 func (p *prober) kind() Finding {
 	if CachesAttributes(p.fd) {
 		return p.mount.caching()
@@ -272,7 +272,7 @@ func (p *prober) tryLocks() error {
 	return tryLock(fds[1], unix.F_WRLCK)
 }
 
-// tryLock locks the first byte of an open file, without waiting.
+// tryLock locks the first byte of an open file, without blocking.
 func tryLock(fd int, kind int16) error {
 	if simulated().NoLocks {
 		return unix.ENOLCK
@@ -310,7 +310,7 @@ func (p *prober) owners(uid int) Finding {
 
 	f.Level, f.Detail = Fail, fmt.Sprintf("a file cannot be given to user %d: %v", uid, err)
 	switch {
-	case errors.Is(err, unix.EINVAL): // the sandbox runs commands as the service's user then
+	case errors.Is(err, unix.EINVAL): // then the sandbox runs commands as the service's user
 		f.Level, f.Hint = Info, "sessions share the service's user: map more users into its user namespace for a user each"
 	case p.mount.nfs():
 		f.Hint = "export it with no_root_squash, and with users as numbers"
@@ -331,11 +331,11 @@ func chown(path string, uid int) error {
 	return os.Chown(path, uid, uid)
 }
 
-// clockDifference is how far the clock of a file server may be from this machine's:
-// half of the time for which captures of snapshots distrust a file that was written.
+// clockDifference is the maximum difference of a file server's clock from this machine's: half of
+// the time for which snapshots do not trust a changed file.
 const clockDifference = time.Second
 
-// clock compares the time that a new file gets with this machine's.
+// clock compares the time of a new file with this machine's.
 func (p *prober) clock() Finding {
 	f := Finding{About: "clock"}
 	before := time.Now()

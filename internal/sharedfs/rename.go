@@ -38,7 +38,7 @@ func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 
 	err = linkat(fromDir, from, toDir, to)
 	switch {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EMLINK), refused(err): // no hard links here
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EMLINK), refused(err): // no hard links
 		return renameByClaim(fromDir, from, toDir, to)
 	case err != nil:
 		return err
@@ -73,7 +73,7 @@ func Rename(fromDir int, from string, toDir int, to string) error {
 	return renameat2(fromDir, from, toDir, to, 0)
 }
 
-// Exchange exchanges two names in one step, or returns ErrUnsupported.
+// Exchange exchanges two names atomically, or returns ErrUnsupported.
 func Exchange(dirA int, a string, dirB int, b string) error {
 	err := renameat2(dirA, a, dirB, b, unix.RENAME_EXCHANGE)
 	if refused(err) {
@@ -152,7 +152,7 @@ func hold(fd, dir int, name string) {
 	}
 }
 
-// same reports that a name still is the file that was looked at.
+// same reports whether a name still is the given file.
 func same(dir int, name string, st *unix.Stat_t) bool {
 	var now unix.Stat_t
 

@@ -4,8 +4,7 @@
 // storage or use, so that the service and the registry apply the same rules.
 package skillpack
 
-// Bounds of packages (docs/skills.md) and of the front matter (the open
-// specification).
+// Limits of packages (docs/skills.md) and of the front matter (the open specification).
 const (
 	MaxFiles         = 500
 	MaxBytes         = 200 << 20 // of all files together
@@ -15,7 +14,7 @@ const (
 	MaxCompatibility = 500
 
 	maxFrontMatter = 64 << 10 // bytes
-	maxBodyLines   = 500      // beyond, the specification advises to split the text
+	maxBodyLines   = 500      // above, the specification recommends splitting the text
 )
 
 // DocumentName is the required file of a skill package.

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Document is a checked SKILL.md.
+// Document is a parsed SKILL.md.
 type Document struct {
 	Name          string
 	Description   string
@@ -29,7 +29,7 @@ type Document struct {
 	FrontMatter map[string]any
 	// Body is the text below the front matter.
 	Body string
-	// Warnings are departures from the specification that do no harm.
+	// Warnings are harmless departures from the specification.
 	Warnings []string
 }
 
@@ -75,7 +75,7 @@ func Parse(content []byte) (Document, error) {
 	return d, nil
 }
 
-// decoded returns the text, with lines that end in a line feed.
+// decoded returns the text with LF line endings.
 func decoded(content []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(content, []byte{0xFF, 0xFE}), bytes.HasPrefix(content, []byte{0xFE, 0xFF}):
@@ -91,8 +91,8 @@ func decoded(content []byte) (string, error) {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"), nil
 }
 
-// split parts the front matter, between two lines of three hyphens, from the
-// text below it.
+// split splits a document into the front matter, between two lines of three hyphens, and the text
+// after it.
 func split(text string) (head, body string, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if strings.TrimRight(first, " \t") != "---" {
@@ -250,7 +250,7 @@ func offer(name string) string {
 	return "; use " + shown(valid)
 }
 
-// word reads a field that is a text.
+// word returns a text field.
 func word(fields map[string]any, name string, required bool, wrong *problems) string {
 	value, there := fields[name]
 	if !there || value == nil {
@@ -290,8 +290,8 @@ func plain(value any) string {
 	}
 }
 
-// list reads a field that is a list of words, or a text with spaces or commas
-// between them, except within parentheses: "Bash(git add:*) Read".
+// list returns a field that is a list of words, or a text of words separated by spaces or commas,
+// except within parentheses: "Bash(git add:*) Read".
 func list(fields map[string]any, key, name string, wrong *problems) []string {
 	switch value := fields[key].(type) {
 	case nil:

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth bounds how deep lists and maps of the front matter nest.
+// maxDepth is the maximum nesting of lists and maps in the front matter.
 const maxDepth = 8
 
 // readFrontMatter converts YAML to JSON values. It accepts plain data only: no anchors, which can
@@ -51,7 +51,7 @@ func readFrontMatter(text string) (fields map[string]any, warnings []string, err
 
 func parseYAML(text string) (root *yaml.Node, err error) {
 	defer func() {
-		// The YAML library has panicked on malformed text before.
+		// The YAML library can panic on malformed text.
 		if p := recover(); p != nil {
 			root, err = nil, failf("the front matter is not valid YAML")
 		}
@@ -74,7 +74,7 @@ func parseYAML(text string) (root *yaml.Node, err error) {
 	return root, nil
 }
 
-// quotable is a line with a name and a text that no character marks as anything else.
+// quotable matches a line with a key and an unmarked scalar.
 var quotable = regexp.MustCompile(`^( *[A-Za-z][A-Za-z0-9_-]*:[ \t]+)([^\s'"\[{|>&*!#].*)$`)
 
 // quoteTexts quotes texts that are not valid YAML, each including its folded continuation lines.
@@ -129,7 +129,7 @@ func indent(line string) int {
 
 var (
 	lineNumber = regexp.MustCompile(`\bline (\d+)`)
-	// ofParser are messages whose lines the library counts from 0.
+	// ofParser matches messages in which the library counts lines from 0.
 	ofParser = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
 )
 
@@ -152,10 +152,10 @@ func yamlReason(err error) string {
 	return strings.ToValidUTF8(text, "�")
 }
 
-// convert returns a node as JSON values. Numbers stay as they are written, so that
-// version 1.10 does not become 1.1.
+// convert returns a node as JSON values. Numbers keep their source form, so that version 1.10
+// does not become 1.1.
 func convert(n *yaml.Node, depth int, wrong *problems) any {
-	// Lines are counted in the file, where the front matter starts in the second.
+	// The front matter starts at line 2 of the file.
 	line := n.Line + 1
 	switch {
 	case depth > maxDepth:
@@ -220,7 +220,7 @@ func mapping(n *yaml.Node, depth int, wrong *problems) any {
 func scalar(n *yaml.Node, line int, wrong *problems) any {
 	switch n.Tag {
 	case "!!str", "!!timestamp":
-		if strings.ContainsRune(n.Value, 0) { // as "\0", which the text of the file does not show
+		if strings.ContainsRune(n.Value, 0) { // for example "\0", which is invisible in the file
 			wrong.addf("line %d: a text holds a NUL character", line)
 		}
 

@@ -16,7 +16,7 @@ import (
 	"everloop/internal/safezip"
 )
 
-// File is one file of a package to be read.
+// File is one file of a package to read.
 type File struct {
 	Path string // relative to the package's directory, with slashes
 	Size int64  // bytes
@@ -24,7 +24,7 @@ type File struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Pack is a checked package.
+// Pack is a validated package.
 type Pack struct {
 	Document
 	Files  []File // sorted by path
@@ -168,7 +168,7 @@ func Digest(ctx context.Context, files []File) (digest string, size int64, err e
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
-// ErrChanged reports that a file was changed while it was read.
+// ErrChanged reports that a file changed while it was read.
 var ErrChanged = errors.New("a file of the package changed while it was read")
 
 func hashFile(h io.Writer, f File) (int64, error) {
@@ -227,8 +227,8 @@ func Unwrap(files []File) (unwrapped []File, dir string) {
 }
 
 // FromZIP reads a package from a ZIP archive of size bytes within the limits of
-// safezip.SkillPackage, with SKILL.md at its root or in one top directory. The
-// archive must stay readable while the files are.
+// safezip.SkillPackage, with SKILL.md at its root or in one top-level directory. r must stay
+// usable while the files are read.
 func FromZIP(ctx context.Context, r io.ReaderAt, size int64) (Pack, error) {
 	archive, err := safezip.Open(r, size, safezip.SkillPackage)
 	if err != nil {

@@ -33,7 +33,7 @@ func failf(format string, args ...any) error {
 	return &Error{[]string{fmt.Sprintf(format, args...)}}
 }
 
-// shown quotes a word of the author's, shortened.
+// shown quotes and shortens a text of the author.
 func shown(word string) string {
 	const most = 80
 	if runes := []rune(word); len(runes) > most {

@@ -57,8 +57,8 @@ func buildProgram() (string, error) {
 	return program, nil
 }
 
-// moduleRoot walks up from the working directory, which is the folder of the package
-// under test, to the go.mod.
+// moduleRoot returns the directory of the go.mod above the working directory, which is the
+// package under test.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -23,7 +23,7 @@ const startTime = 10 * time.Minute
 // here.
 type Addresses map[string]string
 
-// Get returns a setting. A test that needs an engine which does not run fails.
+// Get returns a setting. It fails the test when the engine does not run.
 func (a Addresses) Get(t testing.TB, setting string) string {
 	t.Helper()
 
@@ -35,7 +35,7 @@ func (a Addresses) Get(t testing.TB, setting string) string {
 	return value
 }
 
-// engines are started once a test binary.
+// engines are started once per test binary.
 var engines = sync.OnceValues(startEngines)
 
 // Engines returns running engines: the engines of the file that EVERLOOP_TEST_ENGINES names;
@@ -75,9 +75,9 @@ func startEngines() (Addresses, error) {
 	return runEngines(program, startTime)
 }
 
-// lifeline is the engines' standard input. The kernel closes it when this process
-// ends, even by kill -9, and the engines end then. It is never released, so that
-// it is not closed before.
+// lifeline is the engines' standard input. The kernel closes it when this process ends, even by
+// kill -9, and then the engines stop. The reference prevents the garbage collector from closing
+// it earlier.
 var lifeline *os.File //nolint:unused // written only, so that the pipe stays open
 
 // runEngines starts program and waits until its engines are ready.
@@ -92,9 +92,9 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 
 	cmd := exec.Command(program, "engines", "--temporary", "--watch-stdin")
 	cmd.Stdin, cmd.Stderr = stdin, &said
-	// The settings of a server that the developer runs must not reach this one.
+	// A developer's settings must not apply to these engines.
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDR=127.0.0.1:0", "LOG_FORMAT=text", "LOG_LEVEL=warn")
-	// A Ctrl-C is for the tests; the engines follow when these are done.
+	// Ctrl-C interrupts only the tests; the engines stop after them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	stdout, err := cmd.StdoutPipe()
@@ -174,7 +174,7 @@ type lockedBuffer struct {
 	text bytes.Buffer
 }
 
-// maxSaid bounds the buffer; a test run may last long.
+// maxSaid is the size of the buffer.
 const maxSaid = 64 << 10
 
 // Write implements io.Writer.

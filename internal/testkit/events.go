@@ -2,8 +2,8 @@ package testkit
 
 import "testing"
 
-// Events returns the URL of the NATS server with JetStream, token included. All tests
-// share it: start stream names and subjects with [Prefix].
+// Events returns the URL of the NATS server with JetStream, including the token. All tests share
+// it: start stream names and subjects with [Prefix].
 func Events(t testing.TB) string {
 	t.Helper()
 	return Engines(t).Get(t, "nats_url")

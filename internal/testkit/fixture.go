@@ -10,7 +10,7 @@ import (
 	"everloop/service/accounts"
 )
 
-// Database opens a database of this test alone (see [Postgres]).
+// Database opens a database private to this test (see [Postgres]).
 func Database(t testing.TB) *postgres.DB {
 	t.Helper()
 	return OpenDatabase(t, postgres.Options{MaxConns: 8}) // all tests share one server
@@ -32,7 +32,7 @@ func OpenDatabase(t testing.TB, options postgres.Options) *postgres.DB {
 	return db
 }
 
-// User creates a user with one API key that no request can have.
+// User creates a user with one API key that no request can use.
 func User(t testing.TB, db *postgres.DB, name string) domain.User {
 	t.Helper()
 

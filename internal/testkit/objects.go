@@ -17,11 +17,10 @@ type Bucket struct {
 	SecretKey string
 }
 
-// bucketTime bounds making and removing a bucket.
+// bucketTime is the timeout for creating and removing a bucket.
 const bucketTime = 5 * time.Minute
 
-// Objects returns an empty bucket of this test alone, removed with its objects when
-// the test ends.
+// Objects returns an empty bucket private to this test, removed with its objects at its end.
 func Objects(t testing.TB) Bucket {
 	t.Helper()
 	found := Engines(t)

@@ -21,8 +21,8 @@ import (
 // that creates the template.
 const databaseTime = 10 * time.Minute
 
-// objectInUse is PostgreSQL's code for a database that cannot be copied or renamed
-// because another client is connected to it: it waits five seconds for them to go.
+// objectInUse is PostgreSQL's error code for a database that cannot be copied or renamed because
+// another client is connected; PostgreSQL waits five seconds before.
 const objectInUse = "55006"
 
 // templateLock is the advisory lock for creating the template: several test binaries can share
@@ -80,10 +80,10 @@ func AsSuperuser(t testing.TB, database string) string {
 	return databaseURL(Engines(t).creator(), strings.TrimPrefix(u.Path, "/"))
 }
 
-// creator returns the URL of the server as the role that creates and drops databases.
+// creator returns the URL of the server with the role that creates and drops databases.
 func (a Addresses) creator() string { return cmp.Or(a["postgres_superuser_url"], a["postgres_url"]) }
 
-// owner returns the role of Everloop, which owns the databases of tests.
+// owner returns Everloop's role, which owns the databases of tests.
 func (a Addresses) owner() string {
 	u, err := url.Parse(a["postgres_url"])
 	if err != nil {
@@ -101,8 +101,8 @@ var (
 	templateMade = map[string]bool{} // by name of the template
 )
 
-// fast are settings under which a server that serves tests alone loses data in a power
-// cut, and in no other way.
+// fast are settings for a server that serves tests only: it can lose data in a power failure, but
+// not otherwise.
 var fast = []string{"ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"}
 
 // ensureTemplate creates the template database unless this or another test binary has created it.

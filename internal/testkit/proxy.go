@@ -74,7 +74,7 @@ func (p *FaultProxy) Resume() { p.change(func() { p.paused = false }) }
 // Delay delays each read of either direction by d; 0 ends it.
 func (p *FaultProxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
-// Reset ends all connections by a TCP reset; bytes on their way are lost.
+// Reset resets all connections; bytes in flight are lost.
 func (p *FaultProxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *FaultProxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// pipe copies until from ends, and passes the end on.
+// pipe copies until the end of from, and forwards the end.
 func (p *FaultProxy) pipe(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -210,8 +210,7 @@ func (p *FaultProxy) hold() bool {
 	}
 }
 
-// reset closes a connection without the usual farewell, so that the other side
-// sees an error and not an end.
+// reset closes a connection with a TCP reset, so that the peer sees an error instead of EOF.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

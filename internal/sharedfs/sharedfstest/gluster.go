@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime bounds the start of a server or mount.
+// startTime is the timeout of starting a server or mount.
 const startTime = 2 * time.Minute
 
-// programs are of Debian's packages glusterfs-server and glusterfs-client.
+// programs of Debian's packages glusterfs-server and glusterfs-client.
 const (
 	serverProgram = "glusterfsd"
 	clientProgram = "glusterfs"
@@ -51,7 +51,7 @@ func usable() error {
 			return err
 		}
 	}
-	// A container may be root without the right to mount.
+	// A container's root may lack the permission to mount.
 	try := exec.Command(clientProgram, "--version")
 
 	try.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -101,7 +101,7 @@ end-volume
 	return g, g.run(serverProgram, "server", graph)
 }
 
-// mountAll mounts the volume for two machines, of which the second caches for long.
+// mountAll mounts the volume twice; the second mount caches for long.
 func (g *gluster) mountAll() error {
 	graph := fmt.Sprintf(`volume client
   type protocol/client
@@ -132,7 +132,7 @@ end-volume
 	return os.Chmod(g.mounts[0], 0o755)
 }
 
-// ready waits until files can be written to a mount.
+// ready waits until a mount is writable.
 func (g *gluster) ready(at string) error {
 	const fuse = unix.FUSE_SUPER_MAGIC
 
@@ -180,7 +180,7 @@ func (g *gluster) run(program, name, graph string, arguments ...string) error {
 	return nil
 }
 
-// stop ends the mounts, then the server.
+// stop stops the mounts, then the server.
 func (g *gluster) stop() {
 	for _, at := range g.mounts {
 		_ = unix.Unmount(at, unix.MNT_DETACH)

@@ -18,12 +18,12 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// volume is set, to the directory of a volume's mounts, in the process that runs the
+// volume is the variable with the directory of a volume's mounts, in the process that runs the
 // tests on GlusterFS.
 const volume = "EVERLOOP_TEST_GLUSTERFS"
 
-// Run runs the tests of a package on each kind of file system, and returns the exit
-// code. It prints which kinds there were.
+// Run runs the tests of a package on each type of file system, and returns the exit code. It
+// prints the types.
 func Run(m *testing.M) int {
 	if dir := os.Getenv(volume); dir != "" {
 		return onVolume(m, dir, true)
@@ -43,9 +43,8 @@ func Run(m *testing.M) int {
 // machinesSuffix ends the names of tests that call Machines.
 const machinesSuffix = "AcrossMachines"
 
-// RunMachines runs the tests of a package as they are, and then once more, on a volume
-// where this machine can mount one, those whose names end in AcrossMachines. Their
-// temporary directories stay local.
+// RunMachines runs all tests of a package, and then, if this machine can mount a volume, the
+// tests whose names end in AcrossMachines on a volume. Their temporary directories stay local.
 func RunMachines(m *testing.M) int {
 	if dir := os.Getenv(volume); dir != "" {
 		return onVolume(m, dir, false)
@@ -69,10 +68,10 @@ func RunMachines(m *testing.M) int {
 	return max(code, onGluster("-test.run="+machinesSuffix+"$"))
 }
 
-// special reports whether the binary was called for something else than its tests.
+// special reports whether the binary was started for another purpose than tests.
 func special() bool { return asked("test.list") || asked("test.bench") || asked("test.fuzz") }
 
-// simulations returns the passes on a local disk that behaves like a shared one.
+// simulations runs the tests on a local disk that simulates shared file systems.
 func simulations(m *testing.M) (code int) {
 	for _, mode := range []struct {
 		name string
@@ -165,8 +164,7 @@ func arguments() []string {
 	return out
 }
 
-// onVolume runs the tests on a new volume; temporary reports whether their temporary
-// directories are there.
+// onVolume runs the tests on a new volume; temporary: their temporary directories are on it, too.
 func onVolume(m *testing.M, dir string, temporary bool) int {
 	runtime.LockOSThread() // the servers end with this thread
 
@@ -197,11 +195,11 @@ func onVolume(m *testing.M, dir string, temporary bool) int {
 }
 
 var (
-	mounted   *gluster // the volume that the tests of this process run on
+	mounted   *gluster // the volume of this process's tests
 	simulated bool
 )
 
-// Mounted reports whether this pass is on a mounted volume.
+// Mounted reports whether this run is on a mounted volume.
 func Mounted() bool { return mounted != nil }
 
 // Simulated reports whether this run simulates a shared file system: tests that do not depend on

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clusterSize is how many servers a [Cluster] has.
+// clusterSize is the number of servers in a [Cluster].
 const clusterSize = 3
 
 // Cluster is three NATS servers with JetStream in this process. Their routes run through
@@ -26,8 +26,8 @@ type Cluster struct {
 
 	mu     sync.Mutex
 	routes []*route
-	lags   string        // name of the server that lags; empty: none does
-	resume chan struct{} // closed when it stops lagging
+	lags   string        // name of the lagging server; empty: none
+	resume chan struct{} // closed when it no longer lags
 	closed bool
 }
 
@@ -101,7 +101,7 @@ func (c *Cluster) Connect(n int) *nats.Conn {
 	return nc
 }
 
-// Member returns the number of the server with a name, as a stream's information has it.
+// Member returns the number of the server with a name, as in a stream's information.
 func (c *Cluster) Member(name string) int {
 	c.t.Helper()
 
@@ -136,7 +136,7 @@ func (c *Cluster) CatchUp() {
 	}
 }
 
-// stop ends the servers, and then the proxies.
+// stop stops the servers, and then the proxies.
 func (c *Cluster) stop() {
 	c.CatchUp()
 

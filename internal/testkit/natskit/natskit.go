@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is a NATS server that can be stopped and started on the same directory while its
-// clients stay: they reconnect.
+// Server is a NATS server that can be stopped and started on the same directory while its clients
+// reconnect.
 type Server struct {
 	Dir string // of its streams
 	t   testing.TB
 
 	mu      sync.Mutex
-	running *server.Server // nil: it is stopped
+	running *server.Server // nil: stopped
 }
 
 // New starts a server, which ends with the test.
@@ -62,7 +62,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Connect returns a connection that outlives stops of the server.
+// Connect returns a connection that survives stops of the server.
 func (s *Server) Connect() *nats.Conn {
 	s.t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
@@ -73,8 +73,8 @@ func (s *Server) Connect() *nats.Conn {
 	return nc
 }
 
-// InProcessConn implements nats.InProcessConnProvider: it connects to the server that
-// runs now.
+// InProcessConn implements nats.InProcessConnProvider: it connects to the currently running
+// server.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
