@@ -152,7 +152,7 @@ func newHandover() handover {
 	return handover{conns: make(chan net.Conn), closed: make(chan struct{}), once: &sync.Once{}}
 }
 
-// put hands a connection over, or closes it when the listener is closed.
+// put passes a connection to Accept, or closes it when the listener is closed.
 func (h handover) put(conn net.Conn) {
 	select {
 	case h.conns <- conn:
