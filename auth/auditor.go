@@ -59,7 +59,7 @@ func NewAuditor(log AuditLog, logger *slog.Logger, now func() time.Time) *Audito
 	return &Auditor{log: log, logger: logger, now: now}
 }
 
-// Write records one act; the caller decides what an error means.
+// Write records one action; the caller handles the error.
 func (a *Auditor) Write(ctx context.Context, actorID, action, target string, details map[string]string) error {
 	if a == nil {
 		return nil
@@ -76,7 +76,7 @@ func (a *Auditor) Record(ctx context.Context, actorID, action, target string, de
 	}
 }
 
-// SignedIn records the use of a credential, once an hour for each address.
+// SignedIn records the use of a credential, at most once an hour for each address.
 func (a *Auditor) SignedIn(ctx context.Context, caller domain.Caller, edge Edge, address string) {
 	if a == nil || !a.signIns.first(caller.User.ID+"\n"+caller.KeyID+"\n"+string(edge)+"\n"+address, a.now(), signInEvery) {
 		return
@@ -90,9 +90,9 @@ func (a *Auditor) SignedIn(ctx context.Context, caller domain.Caller, edge Edge,
 	a.Record(ctx, caller.User.ID, ActionSignIn, caller.User.ID, details)
 }
 
-// Refused records that a request was refused for its credentials, scopes or
-// role, once a minute for each caller or address, code and operation. The caller
-// is the zero one where the credentials were wrong.
+// Refused records that a request was rejected for its credentials, scopes or role, at most once
+// a minute for each caller or address, code and operation. The caller is the zero value if the
+// credentials were wrong.
 func (a *Auditor) Refused(ctx context.Context, caller domain.Caller, edge Edge, address, operation string, err error) {
 	if a == nil {
 		return
@@ -105,7 +105,7 @@ func (a *Auditor) Refused(ctx context.Context, caller domain.Caller, edge Edge, 
 
 	who := caller.User.ID + "\n" + caller.KeyID
 	if caller.User.ID == "" {
-		who, operation = address, "" // a scan of paths with a wrong key is one refusal
+		who, operation = address, "" // a scan of paths with a wrong key is recorded once
 	}
 
 	if !a.refusals.first(who+"\n"+e.Code+"\n"+string(edge)+"\n"+operation, a.now(), refusedEvery) {
@@ -124,8 +124,8 @@ func (a *Auditor) Refused(ctx context.Context, caller domain.Caller, edge Edge, 
 	a.Record(ctx, caller.User.ID, ActionRefused, caller.User.ID, details)
 }
 
-// AdministratorRead records that an administrator looked at what only
-// administrators see, once a minute for each operation and target.
+// AdministratorRead records that an administrator read data that only administrators see, at
+// most once a minute for each operation and target.
 func (a *Auditor) AdministratorRead(ctx context.Context, caller domain.Caller, operation, target string) {
 	if a == nil || !a.reads.first(caller.User.ID+"\n"+operation+"\n"+target, a.now(), readEvery) {
 		return
@@ -144,7 +144,7 @@ type recent struct {
 	until map[string]time.Time
 }
 
-// first reports whether this is the first time within the period.
+// first reports whether the key is new within the period.
 func (r *recent) first(key string, now time.Time, period time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,10 +24,10 @@ type Credentials struct {
 	Cookie string
 }
 
-// Keys is the database's side of API keys.
+// Keys is the store of API keys.
 type Keys interface {
-	// KeyByHash finds the live key with this SHA-256 and its user; found is
-	// false for keys that are unknown, revoked, expired or of a deleted user.
+	// KeyByHash returns the valid key with this SHA-256 and its user; found is false for keys
+	// that are unknown, revoked, expired or of a deleted user.
 	KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error)
 	// CredentialsAlive reports whether the user of each caller, and the key if it has one,
 	// is still valid, and whether an administrator still is one.
@@ -54,9 +54,9 @@ type Liveness interface {
 	Alive(ctx context.Context, grants []string) ([]string, error)
 }
 
-// Options tune an Authenticator; the zero value is ready for use.
+// Options configure an Authenticator; the zero value is ready for use.
 type Options struct {
-	CacheFor  time.Duration // how long a key is believed without asking the database; 0: 5 s
+	CacheFor  time.Duration // how long a key is cached; 0: 5 s
 	Verifiers []Verifier    // called in this order for credentials other than API keys
 	Logger    *slog.Logger  // nil: the default one
 	Now       func() time.Time
@@ -65,7 +65,7 @@ type Options struct {
 	// key must not be accepted; nil: it is always known.
 	Known func(user domain.User) error
 
-	GuessesPerMinute int // wrong credentials that one address may send in a minute, see AuthenticateFrom; 0: any number
+	GuessesPerMinute int // wrong credentials of one address in a minute, see AuthenticateFrom; 0: unlimited
 }
 
 // Authenticator authenticates callers. It is safe for concurrent use.
@@ -79,7 +79,7 @@ type Authenticator struct {
 	now       func() time.Time
 }
 
-// New returns a new Authenticator. Close it so that the last uses are recorded.
+// New returns a new Authenticator. Close it to write the last uses of keys.
 func New(keys Keys, opts Options) *Authenticator {
 	if opts.CacheFor == 0 {
 		opts.CacheFor = 5 * time.Second
@@ -121,7 +121,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain
 
 func (a *Authenticator) authenticate(ctx context.Context, ip string, c Credentials) (domain.Caller, error) {
 	if c.Bearer != "" {
-		c.Cookie = "" // an explicit token is never backed by an ambient cookie
+		c.Cookie = "" // a request with a token is never authenticated by its cookie
 	}
 
 	if c == (Credentials{}) {
@@ -249,8 +249,8 @@ func (a *Authenticator) AllAlive(ctx context.Context, callers []domain.Caller) [
 	return alive
 }
 
-// ended returns the sessions and tokens of the identity service, by Caller.Grant, that are
-// known to have ended.
+// ended returns the sessions and tokens of the identity service, by Caller.Grant, that have
+// ended.
 func (a *Authenticator) ended(ctx context.Context, callers []domain.Caller) map[string]bool {
 	var grants []string
 

@@ -39,7 +39,7 @@ func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made b
 	return true, key, nil
 }
 
-// minGivenKey is the least length of a key that an operator sets, in characters.
+// minGivenKey is the minimum length of an operator's key, in characters.
 const minGivenKey = 16
 
 // CheckBootstrapKey returns an error for an invalid operator's key: one that could be guessed,

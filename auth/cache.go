@@ -7,12 +7,12 @@ import (
 	"everloop/domain"
 )
 
-// cacheLimit bounds the cache; a process that meets more keys than this within
-// seconds starts with an empty one.
+// cacheLimit bounds the cache; a process that sees more keys within seconds starts with an
+// empty one.
 const cacheLimit = 10_000
 
-// cache remembers for seconds whom a key belongs to. Wrong keys are never
-// remembered: they all cost the same.
+// cache caches the owners of keys for seconds. Wrong keys are not cached: they all cost the
+// same.
 type cache struct {
 	keep time.Duration
 
@@ -66,7 +66,7 @@ func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now
 	c.entries[hash] = cached{caller, until}
 }
 
-// heldKeys are the keys that hold, with whether their users administer.
+// heldKeys are the valid keys, with whether their users are administrators.
 type heldKeys map[string]bool
 
 // holds reports whether the key of a caller is cached as valid, with the administrator right

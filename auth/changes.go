@@ -25,7 +25,7 @@ func NewChanges(send func(context.Context, domain.RightsChange) error, logger *s
 	return &Changes{send: send, logger: logger}
 }
 
-// Watch has fn called for every change, in the order of the calls to Watch.
+// Watch registers fn to be called for every change, in the order of the calls to Watch.
 func (c *Changes) Watch(fn func(context.Context, domain.RightsChange)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *Changes) Watch(fn func(context.Context, domain.RightsChange)) {
 	c.watchers = append(c.watchers, fn)
 }
 
-// Announce reports a change that was made here to every process.
+// Announce reports a change made in this process to every process.
 func (c *Changes) Announce(ctx context.Context, change domain.RightsChange) {
 	c.Receive(ctx, change)
 

@@ -7,12 +7,12 @@ import (
 	"everloop/domain"
 )
 
-// CodeTooManyGuesses is the code of a refusal because of wrong credentials before.
+// CodeTooManyGuesses is the code of a rejection because of earlier wrong credentials.
 const CodeTooManyGuesses = "too_many_guesses"
 
 // From is the origin of credentials.
 type From struct {
-	Network string // what counts as one client
+	Network string // identifies one client
 	IP      string // stored as the address of the last use of an API key; empty: unknown
 }
 

@@ -14,7 +14,7 @@ import (
 
 // RateLimit bounds the requests by one API key in one process. The zero value is unlimited.
 type RateLimit struct {
-	PerMinute int // requests a key may make in a minute in the long run
+	PerMinute int // sustained requests of a key in a minute
 	Burst     int // max burst of requests; 0: PerMinute
 
 	Now func() time.Time // clock of the token refill; nil: time.Now
@@ -43,12 +43,12 @@ func newBucketSize(perMinute, burst int) bucketSize {
 
 func (s bucketSize) full() *rate.Limiter { return rate.NewLimiter(s.perSecond, s.burst) }
 
-// isFull reports whether a bucket is as good as a new one.
+// isFull reports whether a bucket is full.
 func (s bucketSize) isFull(b *rate.Limiter, now time.Time) bool {
 	return b.TokensAt(now) >= float64(s.burst)
 }
 
-// seconds returns how long a bucket takes from one number of tokens to another.
+// seconds returns the time of a bucket to refill from one number of tokens to another.
 func (s bucketSize) seconds(from, to float64) int {
 	return int(math.Ceil((to - from) / float64(s.perSecond)))
 }
@@ -77,8 +77,8 @@ type Allowance struct {
 	Reset int // seconds until the bucket is full, or after a rejection until it has one token
 }
 
-// Take spends one request of the caller's credential. The error is rate_limited, with
-// the seconds to wait.
+// Take takes one token of the caller's credential. The error is rate_limited, with the seconds
+// to wait.
 func (l *Limiter) Take(caller domain.Caller) (Allowance, error) {
 	if l == nil {
 		return Allowance{}, nil
@@ -121,5 +121,5 @@ func (l *Limiter) take(credential string, now time.Time) (ok bool, left, reset i
 	return true, int(tokens), l.bucket.seconds(tokens, float64(l.bucket.burst))
 }
 
-// maxCredentials is from how many credentials on those with full buckets are forgotten.
+// maxCredentials is the number of credentials above which full buckets are removed.
 const maxCredentials = 10_000

@@ -24,13 +24,13 @@ const (
 	Admin         Scope = "admin"
 )
 
-// What an operation can ask for in addition to a scope of the list.
+// Requirements of an operation that are not scopes of the list.
 const (
 	AnyScope     Scope = ""             // every signed-in caller
-	Unrestricted Scope = "unrestricted" // no key with scopes: one could lend itself more
+	Unrestricted Scope = "unrestricted" // no restricted key: it could extend its rights
 )
 
-// Check refuses a caller whose key may not be used for an operation of this scope.
+// Check rejects a caller whose key does not have the scope of an operation.
 func Check(caller domain.Caller, scope Scope) error {
 	switch {
 	case Allows(caller, scope):
@@ -42,11 +42,11 @@ func Check(caller domain.Caller, scope Scope) error {
 	}
 }
 
-// CodeScopeMissing is the code of a refusal by scope, over either edge.
+// CodeScopeMissing is the code of a rejection by scope, over either edge.
 const CodeScopeMissing = "scope_missing"
 
-// Allows reports whether the caller's key may be used for an operation of this
-// scope. Writing sessions includes reading them, writing skills reading those.
+// Allows reports whether the caller's key has the scope of an operation. Writing sessions
+// includes reading them; writing skills includes reading skills.
 func Allows(caller domain.Caller, scope Scope) bool {
 	if len(caller.Scopes) == 0 || scope == AnyScope {
 		return true

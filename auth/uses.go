@@ -9,17 +9,17 @@ import (
 	"everloop/domain"
 )
 
-// useEvery is how fine last_used_at is: a key in steady use is written once in
-// this time, and the address with it.
+// useEvery is the resolution of last_used_at: a key in steady use is written once in this
+// interval, with its address.
 const useEvery = time.Minute
 
-// uses records when and from where keys were last used, in the background.
+// uses writes the last use of keys and its address in the background.
 type uses struct {
 	keys   Keys
 	logger *slog.Logger
 
 	mu      sync.Mutex
-	written map[string]time.Time // per key, the use that was last handed over
+	written map[string]time.Time // per key, the last written use
 	pending map[string]domain.KeyUse
 	writing bool
 	done    sync.WaitGroup

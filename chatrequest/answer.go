@@ -11,11 +11,11 @@ import (
 	"everloop/domain"
 )
 
-// Selections are the indexes of chosen options, by the number of the question. What
-// is wrong inside of them is an invalid answer, not an invalid request.
+// Selections are the indexes of chosen options, by the number of the question. An invalid index
+// is an invalid answer, not an invalid request.
 type Selections map[string]json.RawMessage
 
-// Custom are texts instead of options, by the number of the question.
+// Custom contains texts instead of options, by the number of the question.
 type Custom map[string]json.RawMessage
 
 // questionNumber is the pattern of a question's number.
@@ -66,7 +66,7 @@ func (a *ChatAnswer) answer() (*domain.Answer, error) {
 	}
 
 	for question, raw := range a.Selections {
-		var given []*int // an index that is null is none, and not 0
+		var given []*int // a null index is missing, not 0
 		if json.Unmarshal(raw, &given) != nil || slices.Contains(given, nil) {
 			return nil, invalidAnswer("selections", "a question's options must be an array of indexes")
 		}

@@ -39,7 +39,7 @@ type ChatWhatif struct {
 	DeprecateEntryIDs []domain.TurnID `json:"deprecate_entry_ids,omitempty" nullable:"true" doc:"Ids of entries that leave the model's context." example:"[\"01a1ff63-2e65-78fc-9f81-0bf414a0eeac\"]"`
 }
 
-// ChatQuote is a quotation before the message of a what-if.
+// ChatQuote is an excerpt before the message of a what-if.
 type ChatQuote struct {
 	EntryID domain.TurnID `json:"entry_id,omitempty" nullable:"true" doc:"The quoted entry." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
 	Text    string        `json:"text" required:"true" minLength:"1" doc:"The quoted text." example:"The release is on Friday."`
@@ -56,7 +56,7 @@ func (s StopScope) AndQueue() bool { return s.Scope != nil && *s.Scope == "chat_
 
 // Chat is a valid [ChatBody]: a message, or an answer when Answer is set.
 type Chat struct {
-	SessionID domain.SessionID // as the body names it; empty when it does not
+	SessionID domain.SessionID // in the body; empty when missing
 	Send      domain.Send
 	Answer    *domain.Answer
 }

@@ -38,7 +38,7 @@ type ImagePart struct {
 	ImageURL ImageAddress `json:"image_url" required:"true" doc:"The image."`
 }
 
-// ImageAddress is the place of an image.
+// ImageAddress is the address of an image.
 type ImageAddress struct {
 	URL string `json:"url" required:"true" minLength:"1" doc:"An http or https address, a data URL with base64 content, or the path of an attachment of this session." example:"https://example.org/chart.png"`
 }
@@ -49,12 +49,12 @@ type AudioPart struct {
 	AudioURL AudioAddress `json:"audio_url" required:"true" doc:"The recording."`
 }
 
-// AudioAddress is the place of a recording.
+// AudioAddress is the address of a recording.
 type AudioAddress struct {
 	URL string `json:"url" required:"true" minLength:"1" doc:"A data URL with base64 content, or the path of an attachment of this session." example:"data:audio/wav;base64,UklGRg=="`
 }
 
-// InputAudioPart is a recording in the form that chat-completions servers take.
+// InputAudioPart is a recording in the format of chat-completions servers.
 type InputAudioPart struct {
 	Type       string     `json:"type" required:"true" enum:"input_audio" doc:"The type of the part."`
 	InputAudio InputAudio `json:"input_audio" required:"true" doc:"The recording."`
@@ -147,7 +147,7 @@ func countRecordings(parts []domain.ContentPart) (n int) {
 	return n
 }
 
-// readPart reads a part by its type; the fields of the other types are ignored.
+// readPart parses a part by its type; fields of other types are ignored.
 func readPart(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	var kind struct {
 		Type string `json:"type" required:"true" enum:"text,image_url,audio_url,input_audio"`
@@ -186,7 +186,7 @@ func readImage(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	return domain.ContentPart{Type: partImage, ImageURL: &domain.ImageURL{URL: part.ImageURL.URL}}, nil
 }
 
-// readAudio takes no address of another server: the service does not fetch recordings.
+// readAudio rejects addresses of other servers: the service does not fetch recordings.
 func readAudio(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	var part AudioPart
 	if err := decode(at, raw, &part); err != nil {
@@ -202,7 +202,7 @@ func readAudio(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	return domain.ContentPart{Type: partAudio, AudioURL: &domain.AudioURL{URL: url}}, nil
 }
 
-// readInputAudio reads a recording as readAudio does.
+// readInputAudio parses a recording like readAudio.
 func readInputAudio(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	var part InputAudioPart
 	if err := decode(at, raw, &part); err != nil {
@@ -212,7 +212,7 @@ func readInputAudio(at string, raw json.RawMessage) (domain.ContentPart, error) 
 	return domain.ContentPart{Type: partAudio, AudioURL: &domain.AudioURL{URL: "data:;base64," + part.InputAudio.Data}}, nil
 }
 
-// isImageURL checks the form only; the content is checked where it is stored.
+// isImageURL checks only the form; the content is checked before it is stored.
 func isImageURL(url string) bool {
 	if _, _, ok := domain.ParseAttachmentPath(url); ok {
 		return true

@@ -26,12 +26,12 @@ import (
 //   - maximum: of a whole number, which is never negative.
 func Decode(raw json.RawMessage, target any) error { return decode("body", raw, target) }
 
-// decode is Decode of an object at a place in the request.
+// decode is Decode for an object at a location of the request.
 func decode(at string, raw json.RawMessage, target any) error {
 	return decodeStruct(at, raw, reflect.ValueOf(target).Elem())
 }
 
-// reader is a field that reads its own JSON, which is neither absent nor null.
+// reader is implemented by fields that parse their own JSON, which is neither absent nor null.
 type reader interface {
 	read(at string, raw json.RawMessage) error
 }
@@ -63,7 +63,7 @@ func decodeStruct(at string, raw json.RawMessage, target reflect.Value) error {
 }
 
 func decodeField(at string, raw json.RawMessage, tag reflect.StructTag, target reflect.Value) error {
-	isStruct := target.Kind() == reflect.Struct // required: a pointer is not
+	isStruct := target.Kind() == reflect.Struct // required; a pointer to one is optional
 	if raw == nil && !isStruct {
 		if tag.Get("required") == "true" {
 			return domain.Invalidf(at, "is required")
@@ -96,7 +96,7 @@ func decodeField(at string, raw json.RawMessage, tag reflect.StructTag, target r
 		return unmarshal(at, "true or false", raw, target)
 	case reflect.Int:
 		n, err := decodeCount(at, raw, tag, target.Type().Bits()-1)
-		target.SetInt(int64(n)) //nolint:gosec // below its highest bit
+		target.SetInt(int64(n)) //nolint:gosec // fits into an int64
 
 		return err
 	case reflect.Uint64:
@@ -165,7 +165,7 @@ func decodeString(at string, raw json.RawMessage, tag reflect.StructTag, target 
 	return nil
 }
 
-// decodeCount reads a whole number that is not negative.
+// decodeCount parses a non-negative integer.
 func decodeCount(at string, raw json.RawMessage, tag reflect.StructTag, bits int) (uint64, error) {
 	n, err := strconv.ParseUint(string(raw), 10, bits)
 	if most, ok := number(tag, "maximum"); err != nil || ok && n > most {
@@ -175,7 +175,7 @@ func decodeCount(at string, raw json.RawMessage, tag reflect.StructTag, bits int
 	return n, nil
 }
 
-// number reads a tag that is a number; it panics if it is none.
+// number parses a numeric tag; it panics on an invalid one.
 func number(tag reflect.StructTag, name string) (n uint64, ok bool) {
 	text := tag.Get(name)
 	if text == "" {
@@ -198,7 +198,7 @@ func unmarshal(at, what string, raw json.RawMessage, target reflect.Value) error
 	return nil
 }
 
-// readObject reads a JSON object into the map that target points to.
+// readObject parses a JSON object into the map that target points to.
 func readObject(at string, raw json.RawMessage, target any) error {
 	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, target) != nil {
 		return domain.Invalidf(at, "must be an object")
@@ -207,7 +207,7 @@ func readObject(at string, raw json.RawMessage, target any) error {
 	return nil
 }
 
-// Object is any JSON object, as it was sent.
+// Object is any JSON object, unchanged.
 type Object json.RawMessage
 
 // Schema implements huma.SchemaProvider.

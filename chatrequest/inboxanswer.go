@@ -13,7 +13,7 @@ type InboxAnswer struct {
 	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options or besides them, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
 }
 
-// ParseInboxAnswer reads the answer to a question that is named elsewhere.
+// ParseInboxAnswer parses the answer to a question that the request identifies otherwise.
 func ParseInboxAnswer(raw json.RawMessage) (*domain.Answer, error) {
 	var body InboxAnswer
 	if err := Decode(raw, &body); err != nil {

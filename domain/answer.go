@@ -6,5 +6,5 @@ type StoredAnswer struct {
 	Status      int
 	ContentType string
 	Body        []byte
-	Form        []byte // names the content of a request that was a form; empty: it was none
+	Form        []byte // identifies the content of a form request; empty: not a form
 }

@@ -12,13 +12,13 @@ type AudioURL struct {
 // AudioStatus is the state of a transcription; empty: pending.
 type AudioStatus string
 
-// The ends of a transcription.
+// The final states of a transcription.
 const (
 	AudioTranscribed AudioStatus = "transcribed"
 	AudioFailed      AudioStatus = "failed" // the speech model rejected the recording
 )
 
-// Untranscribed reports whether the part is a recording whose transcription is due.
+// Untranscribed reports whether the part is a recording that is not transcribed yet.
 func (p ContentPart) Untranscribed() bool { return p.AudioURL != nil && p.AudioURL.Status == "" }
 
 // Heard returns the text that the model reads for a recording.
@@ -35,7 +35,7 @@ func (p ContentPart) Heard() string {
 	return p.Text
 }
 
-// Attachment is the address of the part's image or recording; empty: it has none.
+// Attachment returns the URL of the part's image or recording; empty: it has none.
 func (p ContentPart) Attachment() string {
 	switch {
 	case p.ImageURL != nil:

@@ -12,7 +12,7 @@ const (
 	MaxSessionImages  = 512 << 20 // bytes, of all results of a session together
 )
 
-// ImageTypes are the types of images that models and clients take.
+// ImageTypes are the image types that models and clients accept.
 var ImageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // CallImage is an image in a tool's result. Its bytes are stored as an attachment of the

@@ -5,7 +5,7 @@ import "encoding/json"
 // Delivery is what a chat:send does while a chat is running (docs/events.md#chatsend).
 type Delivery string
 
-// The delivery modes a client may ask for; DeliverRun is only ever applied, on
+// The delivery modes that a client can request; DeliverRun is only applied by the service, on
 // an idle session.
 const (
 	DeliverEnqueue   Delivery = "enqueue"
@@ -15,11 +15,11 @@ const (
 	DeliverRun       Delivery = "run"
 )
 
-// ChatState is how far a chat is.
+// ChatState is the progress of a chat.
 type ChatState string
 
-// The states of a chat: it waits for a run, runs, has ended for clients while a question
-// is open, and has ended.
+// The states of a chat: it waits for a run, runs, has ended for clients while a question is
+// open (it waits for an answer), or has ended.
 const (
 	ChatStateQueued  ChatState = "queued"
 	ChatStateRunning ChatState = "running"
@@ -45,8 +45,8 @@ const (
 	TriggerAPI      Trigger = "api"
 )
 
-// Unattended reports whether a scheduled task or an issue sent the message: no user chose
-// it, so it does not stand for the answer to a question.
+// Unattended reports whether a scheduled task or an issue sent the message: no user wrote it,
+// so it does not replace the answer to a question.
 func (t Trigger) Unattended() bool { return t == TriggerSchedule || t == TriggerIssue }
 
 // FinishReason is why a chat ended.
@@ -116,7 +116,7 @@ type Quote struct {
 	Text    string `json:"text"`
 }
 
-// Send is one chat:send, from either edge, after it was parsed.
+// Send is one parsed chat:send, from either edge.
 type Send struct {
 	SessionID       SessionID
 	Message         []ContentPart
@@ -140,8 +140,8 @@ type SendAck struct {
 	Duplicate       bool     `json:"duplicate"`
 }
 
-// AnswerAck is what an askuser_answer is answered with; Resolved is true only
-// for the call that won.
+// AnswerAck is the acknowledgement of an askuser_answer; Resolved is true only for the first
+// valid one.
 type AnswerAck struct {
 	Resolved   bool   `json:"resolved"`
 	QuestionID string `json:"question_id"`
@@ -168,5 +168,5 @@ type Enqueued struct {
 type Stopped struct {
 	Stopped bool
 	ChatID  ChatID // the running chat whose workflow must be woken; empty when none runs
-	Wake    bool   // a parked run has to look again
+	Wake    bool   // a waiting run must check its state
 }

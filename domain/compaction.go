@@ -59,7 +59,7 @@ type OpenedCompaction struct {
 type CompactionWork struct {
 	Planned  bool   `json:"planned"`
 	BaseID   string `json:"base_id,omitempty"` // the compaction at the start of the history
-	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
+	KeptFrom int64  `json:"kept_from"`         // sequence of the first turn that is not summarised
 	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: the user's last request
 	Count    int    `json:"count"`             // turns that leave the context
 	ChatID   ChatID `json:"chat_id,omitempty"` // the chat of the last of them
@@ -69,7 +69,7 @@ type CompactionWork struct {
 	Usage    Usage  `json:"usage"`
 	Piece    int    `json:"piece,omitempty"` // tokens of a piece, set after the server rejected a longer one
 
-	// Of the summary's model calls, since one last succeeded.
+	// of the summary's model calls since the last success
 	Faults      int       `json:"faults,omitempty"`
 	FaultsSince time.Time `json:"faults_since,omitzero"`
 	RetryAt     time.Time `json:"retry_at,omitzero"`
@@ -89,7 +89,7 @@ type ClosingCompaction struct {
 	Duration      time.Duration
 }
 
-// CompactionResult answers a request to compact (docs/context.md#compaction). Tokens
+// CompactionResult is the response to a compaction request (docs/context.md#compaction). Tokens
 // are estimates where the model server does not report them.
 type CompactionResult struct {
 	CompactionID   string           `json:"compaction_id" doc:"The summary." example:"01a1ff63-3ba3-7f32-95d5-853a93c3f0f3"`
@@ -103,7 +103,7 @@ type CompactionResult struct {
 	DurationMS     int64            `json:"duration_ms" doc:"Duration in milliseconds." example:"775"`
 }
 
-// CompactionRun names a compaction that should be running.
+// CompactionRun identifies a compaction that should be running.
 type CompactionRun struct {
 	ID        string    `db:"id"`
 	SessionID SessionID `db:"session_id"`
@@ -147,8 +147,8 @@ type ContextWeight struct {
 	OwnerCalls int64 // model calls of the owner on this day (UTC), of all sessions
 }
 
-// MemoryRef records in a turn that a memory was found for its chat. Used: the request
-// with which the turn ended held it.
+// MemoryRef records in a turn that a memory was found for its chat. Used reports that the
+// request of the turn's end contained it.
 type MemoryRef struct {
 	MemoryID int64   `json:"memory_id"`
 	Score    float64 `json:"score,omitempty"`

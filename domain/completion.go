@@ -41,7 +41,7 @@ type PromptCall struct {
 	Name      string
 	Arguments string
 
-	ServerMembers string // as of PromptMessage
+	ServerMembers string // see PromptMessage
 }
 
 // ToolSpec describes a tool to the model.
@@ -88,7 +88,7 @@ type Reply struct {
 
 	ReasoningField string // in which the server sent Thinking; empty: there is none
 
-	ServerMembers string // as of PromptMessage
+	ServerMembers string // see PromptMessage
 }
 
 // Model is one entry of the model list (docs/rest.md#service).
@@ -96,14 +96,14 @@ type Model struct {
 	ID            string
 	Name          string
 	ContextWindow int64
-	MaxOutput     int64    // tokens of one answer; 0: not known
+	MaxOutput     int64    // tokens of one answer; 0: unknown
 	Modalities    []string // of its input, as its server lists them; empty: unknown
 	Supports      ModelSupport
-	Price         *Price // nil: not known, and its tokens are counted as uncosted
+	Price         *Price // nil: unknown, and its tokens count as uncosted
 
 	ReasoningHistory ReasoningHistory
 
-	PromptCut *PromptCut // the last prompt that its server cut; nil: none is known
+	PromptCut *PromptCut // the last prompt that its server cut; nil: none
 }
 
 // TakesImages reports whether the model may be sent images. A model with unknown modalities is
@@ -115,7 +115,7 @@ func (m Model) TakesImages() bool {
 // ReasoningHistory selects the earlier reasoning of a model that is sent back to it.
 type ReasoningHistory string
 
-// That of the turns since the last user message, of all turns, or none.
+// The reasoning of the turns since the last user message, of all turns, or none.
 const (
 	ReasoningToolLoop ReasoningHistory = "tool_loop"
 	ReasoningAll      ReasoningHistory = "all"
@@ -142,11 +142,11 @@ type ModelSupport struct {
 	JSONSchema bool `json:"json_schema" doc:"Whether responses can be constrained by a JSON Schema."`
 }
 
-// ModelFault sorts what can go wrong with a model call.
+// ModelFault is the class of a failed model call.
 type ModelFault string
 
-// Faults of a model call. Only transient and rate_limited are tried again as
-// they are; context_overflow is tried once more after a compaction.
+// Faults of a model call. Only transient and rate_limited are retried unchanged;
+// context_overflow is retried once after a compaction.
 const (
 	FaultTransient       ModelFault = "transient"        // network, cut stream, 408, 409, 5xx
 	FaultRateLimited     ModelFault = "rate_limited"     // 429
@@ -165,10 +165,10 @@ type ModelError struct {
 	RetryAfter time.Duration // 0 when the server sent none
 }
 
-// Words returns all that the server wrote of the fault.
+// Words returns the full error text of the server.
 func (e *ModelError) Words() string { return e.Message + " " + e.Detail }
 
-// ModelRefusal is a model whose server has refused the tools of a tool server.
+// ModelRefusal is a model whose server has rejected the tools of a tool server.
 type ModelRefusal struct {
 	Server    string
 	Model     string

@@ -16,8 +16,7 @@ type ComputeUpgrade struct {
 	TargetVersion    string `json:"target_version" doc:"The available version." example:"2611.0.0"`
 }
 
-// ComputeWork is what runs in the sandboxes of a user: chats, and commands in the
-// background.
+// ComputeWork is the running work in a user's sandboxes: chats, and background commands.
 type ComputeWork struct {
 	Chats int
 	Tasks []BackgroundTask

@@ -30,10 +30,10 @@ func CostOf(amount float64) Cost {
 	}
 }
 
-// Amount is the cost in the currency, for where a float is wanted.
+// Amount returns the cost in the currency as a float.
 func (c Cost) Amount() float64 { return float64(c) / costUnit }
 
-// String is the exact decimal, as 0.00015.
+// String returns the exact decimal, such as 0.00015.
 func (c Cost) String() string {
 	sign, n := "", uint64(c)
 	if c < 0 {
@@ -51,7 +51,7 @@ func (c Cost) String() string {
 // MarshalJSON writes the exact decimal as a number.
 func (c Cost) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalJSON reads a decimal number. What is finer than a billionth is rounded.
+// UnmarshalJSON parses a decimal number and rounds it to billionths.
 func (c *Cost) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -79,10 +79,10 @@ type Price struct {
 	CacheWrite *float64 `json:"cache_write,omitempty" doc:"Price of input tokens that are written to the cache; left out: that of input tokens."`
 }
 
-// maxPrice is the highest price of a million tokens that is believed.
+// maxPrice is the highest accepted price of a million tokens.
 const maxPrice = 1_000_000
 
-// Known reports whether all prices are amounts of money that a model may cost.
+// Known reports whether all prices are valid amounts.
 func (p *Price) Known() bool {
 	if p == nil {
 		return false

@@ -8,7 +8,7 @@ import (
 // CheckStatus is the outcome of a check of a dependency.
 type CheckStatus string
 
-// A skipped check is of something that is not configured.
+// A skipped check concerns a dependency that is not configured.
 const (
 	CheckOK      CheckStatus = "ok"
 	CheckWarn    CheckStatus = "warn"
@@ -16,11 +16,11 @@ const (
 	CheckSkipped CheckStatus = "skipped"
 )
 
-// Check looks at one dependency of the running service.
+// Check checks one dependency of the running service.
 type Check struct {
 	ID    string
 	Title string
-	// Run looks, within the time of its context. It shows no secret.
+	// Run checks within the deadline of its context. The result contains no secrets.
 	Run func(ctx context.Context) CheckResult
 }
 
@@ -36,7 +36,7 @@ type CheckResult struct {
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// Do runs the check within its time.
+// Do runs the check within its timeout.
 func (c Check) Do(ctx context.Context) CheckResult {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -40,9 +40,8 @@ type Field struct {
 	Path   string `json:"path,omitempty" doc:"With validation_failed: the location within the document." example:"nodes[2].config.prompt"`
 }
 
-// Error is what every layer returns when it refuses something for a reason that
-// a client can understand. Code is stable, snake_case and documented in
-// docs/errors.md.
+// Error is the error of a rejection that a client can understand, in every layer. Code is
+// stable, snake_case and documented in docs/errors.md.
 type Error struct {
 	Kind       Kind
 	Code       string
@@ -70,7 +69,7 @@ func (e *Error) Retryable() bool {
 	return e.Kind == RateLimited || e.Kind == Unavailable || e.Kind == Internal || e.Code == CodeSessionBusy
 }
 
-// Codes that more than one package needs to name.
+// Codes that several packages use.
 const (
 	CodeInvalidRequest  = "invalid_request"
 	CodeUnauthorized    = "unauthorized"
@@ -90,7 +89,7 @@ const (
 	CodeHostNotAllowed  = "host_not_allowed"
 )
 
-// Codes of failed work, which are stored and decide what becomes of it.
+// Codes of failed work, which are stored and determine what follows.
 const (
 	CodeModelUnavailable = "model_unavailable"
 	CodeModelRetry       = "model_retry" // of an attempt whose worker was shut down
@@ -109,7 +108,7 @@ func Newf(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalidf is a refusal of one field that was parsed but is out of its bounds.
+// Invalidf returns an error for one field that was parsed but is out of its bounds.
 func Invalidf(location, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
 
@@ -134,7 +133,7 @@ func Unavailablef(dependency string, err error) *Error {
 // engines is free on the disk.
 const CodeDiskFull = "disk_full"
 
-// DiskFull refuses a write while room fails; a nil room always has room.
+// DiskFull rejects a write while room returns an error; a nil room never does.
 func DiskFull(room func() error) error {
 	if room == nil {
 		return nil

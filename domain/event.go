@@ -36,8 +36,8 @@ const (
 type DeclaredEvent struct {
 	Name     string
 	Meaning  string
-	OfChat   bool  // chat_id is always there
-	Unlogged bool  // it has no place in the log, and no EventEnvelope
+	OfChat   bool  // chat_id is always present
+	Unlogged bool  // not in the log, without an EventEnvelope
 	Payloads []any // one of each type; patch_type distinguishes several
 }
 
@@ -80,23 +80,23 @@ type Event struct {
 	ID        string // unique; the log deduplicates by it
 	SessionID SessionID
 	Name      string
-	ChatID    ChatID // empty where no chat is meant
+	ChatID    ChatID // empty for events without a chat
 	At        time.Time
 	Data      json.RawMessage
-	// LostSeq is the sequence at which the log had the event before it lost its end;
-	// 0 for an event that was not lost.
+	// LostSeq is the sequence of the event in the log before the log lost its end; 0 for an
+	// event that was not lost.
 	LostSeq uint64
 }
 
-// LoggedEvent is an event at its place in the log.
+// LoggedEvent is an event with its position in the log.
 type LoggedEvent struct {
 	Event
 	Seq     uint64 // grows within the session, not dense
 	PrevSeq uint64 // the session's previous event, 0 for the first stored one
 }
 
-// Wire is the event as clients get it: Data's fields plus session_id, seq,
-// prev_seq, ts and chat_id.
+// Wire returns the event as clients receive it: Data's fields plus session_id, seq, prev_seq,
+// ts and chat_id.
 func (e LoggedEvent) Wire() json.RawMessage {
 	head, err := json.Marshal(EventEnvelope{e.SessionID, e.Seq, e.PrevSeq, e.At.UTC().Format(time.RFC3339Nano), e.ChatID})
 	if err != nil {

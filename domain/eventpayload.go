@@ -192,8 +192,8 @@ type QuestionResolved struct {
 	By         string `json:"by" doc:"The id of the user who answered; default_policy when its time was over; message, stop or the finish reason of the chat for what cancelled it."`
 }
 
-// TaskUpdated is the payload of background_task:updated: the task without the
-// session's id, which the envelope has.
+// TaskUpdated is the payload of background_task:updated: the task without the session's id,
+// which is in the envelope.
 type TaskUpdated struct {
 	BackgroundTask
 	SessionID SessionID `json:"session_id,omitempty" doc:"The session."`
@@ -209,14 +209,14 @@ type CheckpointCreated struct {
 	Label    string         `json:"label" doc:"The start of the message."`
 }
 
-// SessionResync is the payload of session:resync, which has no place in the log.
+// SessionResync is the payload of session:resync, which is not in the log.
 type SessionResync struct {
 	SessionID SessionID `json:"session_id" doc:"The session."`
 	Seq       uint64    `json:"seq" doc:"The after_seq to subscribe with again."`
 	TS        string    `json:"ts" format:"date-time" doc:"When it happened, ISO 8601 in UTC."`
 }
 
-// SessionError is the payload of session:error, which has no place in the log.
+// SessionError is the payload of session:error, which is not in the log.
 type SessionError struct {
 	SessionID SessionID `json:"session_id,omitempty" doc:"The session; left out where the client named none."`
 	Event     string    `json:"event" doc:"The client event that failed; session:subscribe when a subscription ended."`

@@ -14,11 +14,11 @@ type FileInfo struct {
 // FileCondition is a precondition on the state of a file to change; the zero value matches any
 // state.
 type FileCondition struct {
-	IfMatch string // ETags as an If-Match header lists them; * is any version
-	Absent  bool   // there must be no file
+	IfMatch string // ETags of an If-Match header; * matches any version
+	Absent  bool   // the file must not exist
 }
 
-// FileOutcome is what became of one file of an upload.
+// FileOutcome is the result of one file of an upload.
 type FileOutcome struct {
 	Path   string     // relative to the workspace; of a failure, as the client named it
 	Change FileChange // of a success

@@ -42,7 +42,7 @@ func NewTurnFold(turn Turn) *TurnFold {
 	return &TurnFold{turn: turn, growing: map[int]*growingText{}}
 }
 
-// Turn is the turn so far.
+// Turn returns the turn with all applied events.
 func (f *TurnFold) Turn() Turn {
 	turn := f.turn
 	turn.Blocks = append([]Block{}, f.turn.Blocks...)
@@ -86,7 +86,7 @@ type turnEvent struct {
 	FailureReason *string `json:"failure_reason"`
 }
 
-// Apply adds one event.
+// Apply applies one event.
 func (f *TurnFold) Apply(e LoggedEvent) error {
 	switch e.Name {
 	case EventTurnStart, EventTurnPatch, EventTurnEnd:
@@ -160,7 +160,7 @@ func (f *TurnFold) patch(p turnEvent) error {
 	case PatchToolResult:
 		return f.toolResult(p)
 	default:
-		return nil // progress and retries leave no trace
+		return nil // progress and retries change no turn
 	}
 }
 
@@ -275,12 +275,11 @@ func toolBlock(kind BlockType, call ToolCall, content string) Block {
 	return Block{Type: kind, Content: content, ToolCallID: &call.ID, ToolName: &call.ToolName, DisplayName: &call.DisplayName}
 }
 
-// Open reports whether the turn still takes events: it streams, or is paused on
-// a question.
+// Open reports whether the turn can receive events: it streams, or is paused on a question.
 func (t Turn) Open() bool { return t.Status == TurnStreaming || t.Status == TurnPaused }
 
-// UTF16Len is the length of text in UTF-16 code units, in which JavaScript
-// counts and `offset` is given (docs/events.md#turnpatch).
+// UTF16Len returns the length of text in UTF-16 code units, the unit of JavaScript strings and
+// of `offset` (docs/events.md#turnpatch).
 func UTF16Len(text string) int {
 	units := 0
 	for _, r := range text {
@@ -292,8 +291,8 @@ func UTF16Len(text string) int {
 	return units
 }
 
-// SkipUTF16 is text without its first units UTF-16 code units; empty when it has
-// no more than that. It is false when the cut would go through a character.
+// SkipUTF16 returns text without its first units UTF-16 code units; empty when it has no more.
+// ok is false when the cut would split a character.
 func SkipUTF16(text string, units int) (rest string, ok bool) {
 	for units > 0 && text != "" {
 		r, size := utf8.DecodeRuneInString(text)

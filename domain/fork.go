@@ -4,7 +4,7 @@ import "time"
 
 // ForkLimits bound the sub-agents of a chat (docs/sub-agents.md#limits).
 type ForkLimits struct {
-	Depth         int           // how deep they may be nested; the main loop's own are at 1
+	Depth         int           // max nesting; the main loop's sub-agents are at 1
 	MaxConcurrent int           // max sub-agents of a chat that run concurrently; waiting ones do not count
 	Steps         int           // model calls of one
 	Time          time.Duration // of one sub-agent, without its waits for a slot or an answer
@@ -40,7 +40,7 @@ type SourceLoop struct {
 // ForkEnd is how a sub-agent ended.
 type ForkEnd struct {
 	LoopID string
-	Status ToolCallStatus // of the call that owns it
+	Status ToolCallStatus // of the owning call
 	Result string         // text for the model
 	Reason string         // of a background task: why it failed; may be empty
 	Lost   bool           // of a background task: its run was lost

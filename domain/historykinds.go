@@ -3,8 +3,8 @@ package domain
 // CheckpointKind is why a checkpoint was created.
 type CheckpointKind string
 
-// The kinds of checkpoints (docs/history.md#checkpoints). Those of a tool batch hold the
-// files after a turn and are not listed.
+// The kinds of checkpoints (docs/history.md#checkpoints). Checkpoints of a tool batch contain
+// the files after a turn and are not listed.
 const (
 	CheckpointUserTurn   CheckpointKind = "user_turn"
 	CheckpointToolBatch  CheckpointKind = "tool_batch"

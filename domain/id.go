@@ -12,9 +12,8 @@ func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 // derivedIDs is the UUID namespace of ids that are derived from names.
 var derivedIDs = uuid.MustParse("01a2c6f4-6d0e-7c55-9f57-3a52f2f0a9d1")
 
-// ChatEndID returns the id of the event by which a round of a chat ends. It is the same each
-// time, so that the event log takes the event once also where the database has lost the
-// commit of it.
+// ChatEndID returns the id of the event by which a round of a chat ends. It is deterministic,
+// so that the event log deduplicates the event even if the database lost its commit.
 func ChatEndID(chatID ChatID, round int) string {
 	return uuid.NewSHA1(derivedIDs, fmt.Appendf(nil, "%s/%d/end", chatID, round)).String()
 }
@@ -23,18 +22,18 @@ func ChatEndID(chatID ChatID, round int) string {
 // replaces the model server's ids, which are not unique.
 func NewToolCallID() string { return "call_" + NewID() }
 
-// SessionID names a session.
+// SessionID identifies a session.
 type SessionID string
 
 // ChatID identifies one run of the agent loop: the work of the workflow session/<id> between a
 // message and its answer.
 type ChatID string
 
-// TurnID names one message of a transcript, of a user, an agent or the system.
+// TurnID identifies one message of a transcript, of a user, an agent or the system.
 type TurnID string
 
-// BranchID names one line of turns of a session's history.
+// BranchID identifies one line of turns of a session's history.
 type BranchID string
 
-// CheckpointID names a saved state of a session's transcript and files.
+// CheckpointID identifies a saved state of a session's transcript and files.
 type CheckpointID string

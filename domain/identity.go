@@ -1,13 +1,13 @@
 package domain
 
-// Identity is a person as a token of the identity service names them.
+// Identity is a person's identity in a token of the identity service.
 type Identity struct {
 	Issuer, Subject string // together they identify the person permanently
 
 	Username, Name, Email string
 
 	Administrator bool
-	First         bool  // the administrator that the first start of the identity service made
+	First         bool  // the administrator created at the first start of the identity service
 	Version       int64 // grows with each change of the fields above
 }
 

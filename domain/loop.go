@@ -32,8 +32,8 @@ type OpenedTurn struct {
 
 	Faults ModelFaults // of the loop's model calls
 
-	// Newest is the newest entry of the loop on its branch before this turn. Empty:
-	// there is none, or it was added with the turn.
+	// Newest is the newest entry of the loop on its branch before this turn. Empty: there is
+	// none, or it was added with the turn.
 	Newest string
 
 	// Of a turn that was found finished:
@@ -84,7 +84,7 @@ type ChatSettings struct {
 	SchemaTries  int
 }
 
-// RequestedModel returns the model that the chat names; empty: the default model.
+// RequestedModel returns the model of the chat's request; empty: the default model.
 func (c ChatSettings) RequestedModel() string {
 	if c.Model == nil {
 		return ""
@@ -124,18 +124,18 @@ type ClosingTurn struct {
 
 	Rejected   bool   // the answer does not follow the chat's output_schema
 	Reminded   bool   // the request to the model held the chat's memories
-	FaultsOver bool   // the loop's model faults end with this turn
+	FaultsOver bool   // the turn resets the loop's model faults
 	Retry      *Retry // of a failed turn whose model call is retried
 	// Unpublished is the end of the text, in order, that the event log has not acknowledged.
 	Unpublished []UnpublishedDelta
 }
 
-// UnpublishedDelta is a piece of a turn's text that is to be published with the
-// turn's end. The first one may be in the event log all the same.
+// UnpublishedDelta is a piece of a turn's text that must be published with the turn's end. The
+// first one may already be in the event log.
 type UnpublishedDelta struct {
 	Event Event
 	Maybe bool   // a publish of it was not acknowledged
-	After uint64 // where the event log stood before that publish
+	After uint64 // position of the event log before that publish
 }
 
 // PlannedCall is a tool call to enter in the ledger. A call that asks the user contains its
@@ -162,14 +162,14 @@ type PlannedCall struct {
 
 	Guarded bool // blocked by a question of its turn
 
-	// Claimant is a nonce of the process that runs the call as soon as it is in the
-	// ledger; empty: its run has it started.
+	// Claimant is a nonce of the process that runs the call immediately after it is in the
+	// ledger; empty: the call's activity starts it.
 	Claimant string
 
 	ServerMembers string // of the RequestedCall
 }
 
-// Settlement is the result of a call that was settled where it was read.
+// Settlement is the result of a call that was settled when it was read.
 type Settlement struct {
 	Status ToolCallStatus
 	Result string
@@ -180,7 +180,7 @@ type Settlement struct {
 // timeout, so that a call is taken over no later than its activity.
 const CallLease = 15 * time.Second
 
-// LedgerCall is a tool call as the ledger gave it out to run.
+// LedgerCall is a tool call that was claimed from the ledger.
 type LedgerCall struct {
 	ID        string
 	SessionID SessionID
@@ -202,11 +202,11 @@ type LedgerCall struct {
 	AskedAt time.Time
 }
 
-// LoopState is how far a sub-agent is.
+// LoopState is the progress of a sub-agent.
 type LoopState string
 
-// The states of a sub-agent: its call is reserved, it waits for a slot, it works, it waits
-// for an answer, and has ended.
+// The states of a sub-agent: its call is reserved, it waits for a slot, it works, it waits for
+// an answer, or it has ended.
 const (
 	LoopReserved LoopState = "reserved"
 	LoopQueued   LoopState = "queued"
@@ -251,7 +251,7 @@ type FileChange struct {
 	Change string `json:"change" enum:"created,modified,deleted" doc:"The kind of change."`
 }
 
-// TranscriptTurn is one turn as the model gets it.
+// TranscriptTurn is one turn as it is sent to the model.
 type TranscriptTurn struct {
 	ID       TurnID
 	Sequence int64

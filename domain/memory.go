@@ -11,7 +11,8 @@ const (
 	MemoryExperience MemoryType = "experience"
 )
 
-// Memory is one thing worth knowing in later sessions. It belongs to a user; Owner is a free word of the client's.
+// Memory is one fact for later sessions. It belongs to a user; Owner is a free-form label of
+// the client.
 type Memory struct {
 	ID            int64      `json:"id" db:"id" doc:"Its id." example:"1"`
 	Type          MemoryType `json:"type" db:"type" enum:"feedback,experience" doc:"The type."`
@@ -45,8 +46,8 @@ type NewMemory struct {
 	WriteReason   *string
 	SourceSession string
 	Supersedes    int64
-	// DisabledAfter is a chat: the memory starts disabled if the chat has read content from
-	// outside, and replaces no other. Empty: it does not.
+	// DisabledAfter is a chat: the memory is disabled when created, and replaces no other, if
+	// the chat has read external content. Empty: always enabled.
 	DisabledAfter ChatID
 	// CallID is the tool call that writes it, so that a retried call writes nothing twice;
 	// empty for a client's own.
@@ -63,7 +64,7 @@ type RecalledMemory struct {
 	Score   float64
 }
 
-// MemoryField is one field of a memory that a change names: a nil value empties it.
+// MemoryField is one field of a change of a memory: a nil value clears it.
 type MemoryField struct {
 	Column string
 	Value  *string
@@ -85,7 +86,7 @@ type MemoryQuery struct {
 	Offset     int
 }
 
-// MemoryNotFound is the answer for a memory that is missing or another user's.
+// MemoryNotFound returns the error for a memory that is missing or another user's.
 func MemoryNotFound(id int64) *Error {
 	return Newf(NotFound, "memory_not_found", "memory %d does not exist", id)
 }

@@ -16,11 +16,11 @@ const (
 // ModelLimitFor is how long a limit is valid; then the server is tried again.
 const ModelLimitFor = 24 * time.Hour
 
-// ModelLimit is something that the server of a model does not take, as one of its answers
+// ModelLimit is an input that the server of a model does not accept, as one of its responses
 // showed.
 type ModelLimit struct {
 	Model     string
-	SessionID SessionID // empty: of all sessions
+	SessionID SessionID // empty: applies to all sessions
 	Kind      ModelLimitKind
 	Subject   string // the part of requests, the image or the tool server; empty: prompts
 	Digest    string // of the tools of the tool server

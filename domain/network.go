@@ -39,12 +39,11 @@ func (m NetworkMode) Narrowed(by NetworkMode) NetworkMode {
 	return by
 }
 
-// NetworkTool is the tool that permission rules name when they speak of domains and
-// not of calls. The order of such rules does not matter: what one denies is denied.
+// NetworkTool is the tool of permission rules about domains instead of calls. The order of such
+// rules does not matter: a denial always applies.
 const NetworkTool = "Network"
 
-// Bounds of network rules: how many a user may have, and how many domains one
-// request for access may name.
+// Bounds of network rules: the rules of a user, and the domains of one request for access.
 const (
 	MaxNetworkRules   = 200
 	MaxAccessRequests = 20
@@ -53,7 +52,7 @@ const (
 // networkPorts are the ports of a rule without a port.
 var networkPorts = []uint16{22, 80, 443}
 
-// Reasons of CanonicalHost.
+// Errors of CanonicalHost.
 var (
 	ErrNoHostName = errors.New("it is not a valid host name")
 	ErrOddAddress = errors.New("it is an address in an odd form; write it as four decimal numbers")
@@ -75,7 +74,7 @@ func CanonicalHost(host string) (string, error) {
 		}
 	}
 
-	if addr, err := netip.ParseAddr(name); err == nil { // written in other digits
+	if addr, err := netip.ParseAddr(name); err == nil { // an IPv4 address in a non-canonical form
 		return addr.Unmap().String(), nil
 	}
 
@@ -95,7 +94,7 @@ func isHostName(s string) bool {
 	return !slices.ContainsFunc(strings.Split(s, "."), func(label string) bool { return label == "" || len(label) > 63 })
 }
 
-// NetworkRule is one domain of a rule: a host, or with Below all names below it.
+// NetworkRule is the domain of a rule: a host, or with Below all names below it.
 type NetworkRule struct {
 	Host  string // canonical; empty: every domain
 	Below bool
@@ -176,7 +175,7 @@ func (r NetworkRule) String() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(r.Port)))
 }
 
-// Matches reports whether the rule speaks of a port of a canonical host.
+// Matches reports whether the rule applies to a port of a canonical host.
 func (r NetworkRule) Matches(host string, port uint16) bool {
 	switch {
 	case r.Port != 0 && r.Port != port, r.Port == 0 && !slices.Contains(networkPorts, port):
@@ -274,8 +273,8 @@ func RuleFor(host string, port uint16) NetworkRule {
 // Open reports whether the mode allows any connection.
 func (m NetworkMode) Open() bool { return m == NetworkRules || m == NetworkPublic }
 
-// Grants reports whether connections that a rule speaks of are allowed by a rule for
-// the same domain, or one above it, and denied by none.
+// Grants reports whether every connection that a rule matches is allowed by a rule for the same
+// domain or a parent domain, and denied by none.
 func (p NetworkPolicy) Grants(rule NetworkRule) bool {
 	port := rule.Port
 	if port == 0 {
@@ -299,10 +298,10 @@ func (p NetworkPolicy) Grants(rule NetworkRule) bool {
 	return p.allowAll || p.Mode == NetworkPublic || slices.ContainsFunc(p.allow, within)
 }
 
-// NoNetworkRule is the Refusal that a further rule changes.
+// NoNetworkRule is the Refusal that a further rule can remove.
 const NoNetworkRule = "no rule allows it"
 
-// NetworkDecision is what became of a connection of a command.
+// NetworkDecision is the decision about a connection of a command.
 type NetworkDecision string
 
 // Allowed connections were attempted; refused ones were not.
@@ -311,7 +310,7 @@ const (
 	ConnectionRefused NetworkDecision = "refused"
 )
 
-// Connection sums up the connections of a command to one port of a host.
+// Connection sums up a command's connections to one port of a host.
 type Connection struct {
 	Host          string          `json:"host" doc:"As the command named it; * for those beyond the first 50 places."`
 	Port          int             `json:"port" doc:"0 beside the host *."`
@@ -322,7 +321,7 @@ type Connection struct {
 	BytesReceived int64           `json:"bytes_received" doc:"To the command."`
 }
 
-// UserNetworkRule is a domain that a user allows or denies all their sessions.
+// UserNetworkRule is a domain that a user allows or denies for all their sessions.
 type UserNetworkRule struct {
 	ID        string             `json:"id" db:"id" doc:"Its id." example:"01KXY0000000000000000000A1"`
 	Domain    string             `json:"domain" db:"domain" doc:"As example.org, *.example.org or example.org:8443." example:"*.example.org"`

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// MostSteps bounds how many model calls the main loop of a chat may be allowed, by
-// the service, its solution or its session.
+// MostSteps bounds the configurable model calls of a chat's main loop, in the service, its
+// solution or its session.
 const MostSteps = 10_000
 
 // Profile is the configuration of a session's agent: the service's, overridden by the
@@ -17,12 +17,12 @@ type Profile struct {
 	Permissions      []PermissionRule // the first rule that matches a call decides
 	Budget           Budget
 	Compaction       CompactionPolicy
-	OwnerCallsPerDay int64 // model calls of the owner's sessions on a day; 0: no limit
+	OwnerCallsPerDay int64 // model calls of the owner's sessions on a day; 0: unlimited
 	MaxSteps         int
-	StuckAfter       int // the same call with the same result so often in a row ends a chat
+	StuckAfter       int // number of equal consecutive calls with equal results that end a chat
 	MCPServers       []MCPServer
 	DisableTools     []string
-	Skills           []string // that the solution names, by the id of a list, org/name, or name
+	Skills           []string // of the solution, by the id of a list, org/name, or name
 
 	ModelsAllowed []string // the models that sub-agents can use; empty: models that cost at most as much as the caller's
 }
@@ -43,11 +43,11 @@ type SessionSetup struct {
 	SkipConfirmations bool `json:"skip_confirmations,omitempty"`
 
 	Instructions   string          `json:"instructions,omitempty"`    // added to the system prompt
-	Skills         []string        `json:"skills,omitempty"`          // that the session is offered first: the id of a list, org/name, or name
-	Agent          *SessionAgent   `json:"agent,omitempty"`           // the agent that it was made with
+	Skills         []string        `json:"skills,omitempty"`          // offered to the session first: the id of a list, org/name, or name
+	Agent          *SessionAgent   `json:"agent,omitempty"`           // the agent that the session was created with
 	LayoutType     string          `json:"layout_type,omitempty"`     // for front ends
 	PreviewURLs    []PreviewURL    `json:"preview_urls,omitempty"`    // for front ends
-	QuestionPolicy *QuestionPolicy `json:"question_policy,omitempty"` // of questions that no user answers
+	QuestionPolicy *QuestionPolicy `json:"question_policy,omitempty"` // for questions that no user answers
 	// Escalation is how a question of a DAG node that no user answers is handled, in addition
 	// to the times of the policy.
 	Escalation *Escalation `json:"escalation,omitempty"`
@@ -61,7 +61,7 @@ type SessionSetup struct {
 	MaxModelRetryS int         `json:"max_model_retry_s,omitempty"` // how long a failing model call is retried
 }
 
-// ScriptedCall is a tool call that is made without a model.
+// ScriptedCall is a tool call without a model.
 type ScriptedCall struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -76,22 +76,22 @@ type AgentType struct {
 	Model       string   `json:"model,omitempty"`
 }
 
-// PermissionDecision is what becomes of a tool call that a rule matches.
+// PermissionDecision is the decision of a rule about a tool call.
 type PermissionDecision string
 
-// Ask puts the call to the user as a question.
+// Ask asks the user about the call.
 const (
 	PermissionAllow PermissionDecision = "allow"
 	PermissionAsk   PermissionDecision = "ask"
 	PermissionDeny  PermissionDecision = "deny"
 )
 
-// PermissionRule decides about the calls of tools whose name matches Tool. Pattern and Tool
-// are globs in which * matches any text; an empty Pattern matches every call, and
-// Argument limits it to one argument (docs/safety.md#what-a-pattern-is-compared-with).
+// PermissionRule decides about the calls of tools whose name matches Tool. Pattern and Tool are
+// globs in which * matches any text; an empty Pattern matches every call, and Argument limits
+// it to one argument (docs/safety.md#what-a-pattern-is-compared-with).
 //
-// A rule with a Digest matches exactly one call. An answer to a question for permission
-// adds it; Call describes the call for people.
+// A rule with a Digest matches exactly one call. An answer to a permission question adds it;
+// Call describes the call for people.
 type PermissionRule struct {
 	Tool     string             `json:"tool"`
 	Pattern  string             `json:"pattern,omitempty"`
@@ -118,7 +118,7 @@ type Budget struct {
 type CompactionPolicy struct {
 	Auto         bool `json:"auto"`
 	ThresholdPct int  `json:"threshold_pct"` // of the context window
-	KeepLast     int  `json:"keep_last"`     // turns that stay as they are
+	KeepLast     int  `json:"keep_last"`     // turns that are not summarised
 }
 
 // Threshold returns the size in tokens at which a history is summarised.
@@ -129,11 +129,11 @@ func (p CompactionPolicy) Threshold(contextWindow int64) int64 {
 // DefaultCompaction is the policy of sessions that set none (docs/context.md#compaction).
 var DefaultCompaction = CompactionPolicy{Auto: true, ThresholdPct: 80, KeepLast: 6}
 
-// MaxModelRetryS bounds how long a session can have its model calls retried, in seconds:
+// MaxModelRetryS bounds the configurable retry time of a session's model calls, in seconds:
 // seven days.
 const MaxModelRetryS = 7 * 24 * 3600
 
-// MCPServer is a tool server that a session may use.
+// MCPServer is a tool server of a session.
 type MCPServer struct {
 	Name      string            `json:"name"`
 	Preset    string            `json:"preset,omitempty"` // replaces the connection settings, which the worker then supplies
@@ -143,7 +143,7 @@ type MCPServer struct {
 	Env       map[string]string `json:"env,omitempty"`
 	URL       string            `json:"url,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
-	Tools     []string          `json:"tools,omitempty"` // empty: all of them
+	Tools     []string          `json:"tools,omitempty"` // allowed tools; empty: all
 	TimeoutS  int               `json:"timeout_s,omitempty"`
 	Enabled   bool              `json:"enabled"`
 }
@@ -182,7 +182,7 @@ func (p Profile) With(setup SessionSetup) Profile {
 	return p
 }
 
-// SpentBudget is a session's own budget and what its chats have used so far.
+// SpentBudget is a session's own budget and its usage so far.
 type SpentBudget struct {
 	Budget
 	UsedTokens int64
@@ -201,8 +201,8 @@ func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 	}
 }
 
-// Exhausted describes the limit that is reached: the budget of the session, or the model
-// calls of its owner on this day. It is empty if none is.
+// Exhausted describes the limit that is reached: the session's budget, or its owner's model
+// calls on this day. It is empty if none is.
 func (p Profile) Exhausted(usedTokens int64, usedCost Cost, ownerCalls int64) string {
 	if p.OwnerCallsPerDay > 0 && ownerCalls >= p.OwnerCallsPerDay {
 		return fmt.Sprintf("the sessions of this user made %d model calls on this day (UTC) of the %d that the service allows",
@@ -218,7 +218,7 @@ type PreviewURL struct {
 	URL  string `json:"url" minLength:"1" maxLength:"2000" doc:"An absolute http or https URL, or a path of this service." example:"http://127.0.0.1:5173/"`
 }
 
-// SessionAgent names the agent that a session was made with.
+// SessionAgent identifies the agent that a session was created with.
 type SessionAgent struct {
 	AgentID    string `json:"agent_id,omitempty" doc:"Its name for programs." example:"reviewer"`
 	RecordID   string `json:"record_id,omitempty" doc:"The production agent; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`

@@ -2,14 +2,14 @@ package domain
 
 import "time"
 
-// DefaultPolicy is what becomes of a question that no user answers in time.
+// DefaultPolicy is how a question that no user answers in time is resolved.
 type DefaultPolicy string
 
 // The default policies. A permission request is always denied.
 const (
 	PolicyChoose      DefaultPolicy = "choose"       // the question is returned to the model, which chooses
 	PolicyFirstOption DefaultPolicy = "first_option" // the first option of each question is the answer
-	PolicyAnswer      DefaultPolicy = "answer"       // the answer that a node of a DAG names
+	PolicyAnswer      DefaultPolicy = "answer"       // the answer in the DAG node's configuration
 )
 
 // AnsweredByPolicy is the resolver of a question that timed out.
@@ -79,7 +79,7 @@ type Escalation struct {
 	UserID        string   `json:"user_id,omitempty"`        // a user who can then answer, in addition to the owner
 }
 
-// ExpiredQuestion is an open question whose time is over.
+// ExpiredQuestion is an open question that has timed out.
 type ExpiredQuestion struct {
 	Question
 	OwnerID       string `db:"owner_id"`

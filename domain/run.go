@@ -13,7 +13,7 @@ type SessionRun struct {
 	Open bool
 }
 
-// RunState is what became of a durable run.
+// RunState is the state of a workflow run.
 type RunState int
 
 // A run that is open and healthy, one whose decisions keep failing, one that has
@@ -38,9 +38,9 @@ type RunLook struct {
 // Restart says how often a chat has gone on in a new run without making progress.
 type Restart struct {
 	Running     bool   // false: the chat has ended, and nothing was counted
-	Counted     bool   // false: the loss of this run was counted before
+	Counted     bool   // false: the loss of this run was counted already
 	Count       int    // lost runs since the last progress
-	ForceFailed string // why an administrator wants the chat to fail; empty: they do not
+	ForceFailed string // why an administrator fails the chat; empty: they do not
 }
 
 // OpenChat is a chat that the database holds to be running or waiting for an
@@ -60,6 +60,6 @@ type OpenSubAgent struct {
 	LoopID     string    `db:"id"`
 	SessionID  SessionID `db:"session_id"`
 	ChatID     ChatID    `db:"chat_id"`
-	TaskID     string    `db:"task_id"` // of the background task that it belongs to; empty: it ends with its chat
+	TaskID     string    `db:"task_id"` // the background task that it belongs to; empty: it ends with its chat
 	Background bool      `db:"background"`
 }

@@ -1,6 +1,6 @@
 package domain
 
-// RunStatus is how far a scheduled run is.
+// RunStatus is the progress of a scheduled run.
 type RunStatus string
 
 // The statuses of a scheduled run.
@@ -10,7 +10,7 @@ const (
 	RunFailed    RunStatus = "failed"
 )
 
-// Reasons of ends that more than one kind of run has.
+// Reasons of ends that several kinds of runs share.
 const (
 	ReasonCancelled   = "cancelled_by_next_run"
 	ReasonNotAnswered = "question_not_answered"
@@ -24,7 +24,7 @@ type RunEnd struct {
 	Counts bool
 }
 
-// EndOfRun is how a run ended whose chat ended so.
+// EndOfRun returns the end of a run whose chat ended with the reason.
 func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd {
 	switch {
 	case cancelled:
@@ -61,8 +61,8 @@ func (e RunEnd) Retried() bool {
 	}
 }
 
-// RunChat is the chat of a run, with its session and the owner of that. The session may
-// have other chats, of its owner or of other runs.
+// RunChat is the chat of a run, with its session and the session's owner. The session may have
+// other chats, of its owner or of other runs.
 type RunChat struct {
 	OwnerID   string
 	SessionID SessionID

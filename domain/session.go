@@ -16,7 +16,7 @@ const (
 	SessionWaitingForInput SessionStatus = "waiting_for_input"
 )
 
-// WaitingReason answers "why is it not moving?" in one word
+// WaitingReason is why a session makes no progress
 // (docs/operators/stuck-runs.md#why-does-a-chat-make-no-progress).
 type WaitingReason string
 
@@ -77,7 +77,7 @@ type Session struct {
 	UpdatedAt       time.Time     `db:"updated_at"`
 	CommandsSince   *time.Time    `db:"commands_since"` // start of the oldest tool call or command that runs; nil: none, or not read
 	RestsSince      time.Time     `db:"rests_since"`    // end of the last one, or start of the newest turn
-	Replay          *ReplayState  `db:"replay_state"`   // nil: no replay session
+	Replay          *ReplayState  `db:"replay_state"`   // nil: not a replay session
 	LastEnd         *LastEnd      `db:"last_end"`       // nil: no chat has ended since the last move in the history, or not read
 	// NoToolServers reports that the database has no tool server for the session, so that
 	// processes can skip the lookup; false: unknown.
@@ -102,7 +102,7 @@ type SessionViewer struct {
 // ViewerRole is the role of a caller in a session (docs/rest.md#sessions).
 type ViewerRole string
 
-// The three roles that can read a session; only the owner changes it.
+// The three roles that can read a session; only the owner can change it.
 const (
 	ViewerOwner  ViewerRole = "owner"
 	ViewerAdmin  ViewerRole = "admin"
@@ -159,8 +159,8 @@ const (
 	ReplayAutonomous ReplayStatus = "autonomous"
 )
 
-// ReplayState describes a replay session (docs/replay.md); other sessions
-// have none. Position and Total count played events.
+// ReplayState describes a replay session (docs/replay.md). Position and Total count played
+// events.
 type ReplayState struct {
 	SourceSessionID SessionID     `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Speed           int           `json:"speed" enum:"1,2,5" doc:"Factor of the recorded speed."`

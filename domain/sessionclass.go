@@ -6,7 +6,7 @@ type SessionClass string
 
 // The four classes.
 const (
-	ClassChat     SessionClass = "chat" // of a person or a program; also one of a run in which a user has written since
+	ClassChat     SessionClass = "chat" // of a person or a program; also a run's session in which a user has written
 	ClassSchedule SessionClass = "schedule"
 	ClassDAG      SessionClass = "dag"
 	ClassIssue    SessionClass = "issue"

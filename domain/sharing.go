@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// ShareLink is a public, read-only link to a session. The token is shown once,
-// when the link is made.
+// ShareLink is a public, read-only link to a session. The token is shown once, at creation.
 type ShareLink struct {
 	ID        string
 	SessionID SessionID
@@ -27,7 +26,7 @@ type ShareRedaction struct {
 type SharedSession struct {
 	ShareLink
 	OwnerID string
-	Env     SessionEnv // of the session: values that must not be shown
+	Env     SessionEnv // of the session: values to mask
 }
 
 // MaxExtraInfo bounds the extra info of one session, in bytes of JSON.

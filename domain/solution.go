@@ -22,7 +22,7 @@ type Solution struct {
 	MaxSteps       int
 	ModelsAllowed  []string
 	StuckAfter     int
-	Skills         []string // that its sessions are offered first: the id of a list, org/name, or name
+	Skills         []string // offered to its sessions first: the id of a list, org/name, or name
 	MCPServers     []MCPServer
 }
 
@@ -35,7 +35,7 @@ type BizRole struct {
 	DisableTools []string
 }
 
-// Role finds one of the solution's roles.
+// Role returns one of the solution's roles.
 func (s Solution) Role(id string) (BizRole, bool) {
 	for _, role := range s.Roles {
 		if role.ID == id {
@@ -94,7 +94,7 @@ func JoinParagraphs(a, b string) string {
 	return a + "\n\n" + b
 }
 
-// UnknownSolution is the answer for a solution that there is not.
+// UnknownSolution returns the error for a solution that does not exist.
 func UnknownSolution(id string) *Error {
 	return Newf(NotFound, "solution_not_found", "solution %s does not exist", id)
 }

@@ -10,8 +10,8 @@ import (
 // takes.
 const StuckAfter = 60
 
-// Repeats counts how often in a row, up to the last of the turns, a loop has made
-// exactly these calls with the same results each time.
+// Repeats returns how often in a row, up to the last of the turns, a loop has made exactly
+// these calls with the same results each time.
 func Repeats(turns []TranscriptTurn, calls []RequestedCall) int {
 	asked := make([]string, len(calls))
 	for i, call := range calls {
@@ -48,7 +48,7 @@ func Repeats(turns []TranscriptTurn, calls []RequestedCall) int {
 	return n
 }
 
-// sameJSON writes equal JSON texts equally.
+// sameJSON returns a canonical form: equal JSON texts have equal results.
 func sameJSON(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {

@@ -21,10 +21,10 @@ func InitTaskID(sessionID SessionID) string { return "init_" + string(sessionID)
 // InitTaskScript is the file of the workspace that an init script is written to.
 func InitTaskScript(taskID string) string { return ".everloop/tasks/" + taskID + ".sh" }
 
-// InitTaskCommand is the command that runs an init script, as it is shown.
+// InitTaskCommand is the displayed command of an init script.
 func InitTaskCommand(taskID string) string { return "bash " + InitTaskScript(taskID) }
 
-// InitTaskOutput is the file of the workspace that has the output of an init script.
+// InitTaskOutput is the workspace file with the output of an init script.
 func InitTaskOutput(taskID string) string { return ".everloop/tasks/" + taskID + ".log" }
 
 // TaskStatus is the status of a background task. running → completed, failed, stopped (on
@@ -76,7 +76,7 @@ type TaskOutput struct {
 	NextOffset int64      `json:"next_offset" doc:"The end of the output, in bytes." example:"13"` // bytes of output so far
 }
 
-// SessionTaskStatus is the state of one entry of the agent's own task list.
+// SessionTaskStatus is the status of one entry of the agent's own task list.
 type SessionTaskStatus string
 
 // The states of an entry of the agent's task list.
@@ -94,7 +94,7 @@ type SessionTask struct {
 	Description string            `json:"description" db:"description" doc:"The description." example:"Commits of June"`
 	Status      SessionTaskStatus `json:"status" db:"status" enum:"pending,in_progress,completed,cancelled" doc:"Its status."`
 	Owner       *string           `json:"owner" db:"owner" doc:"The owner."`                                    // who does it, in the agent's words
-	BlockedBy   []string          `json:"blocked_by" db:"blocked_by" doc:"Tasks that must be completed first."` // ids of entries that have to be done before
+	BlockedBy   []string          `json:"blocked_by" db:"blocked_by" doc:"Tasks that must be completed first."` // ids of entries that must be done before
 	CreatedAt   time.Time         `json:"created_at" db:"created_at" doc:"Creation time."`
 	UpdatedAt   time.Time         `json:"updated_at" db:"updated_at" doc:"Time of the last change."`
 }
@@ -108,8 +108,8 @@ type SessionTaskChange struct {
 	BlockedBy   *[]string // at most MaxTaskBlockers
 }
 
-// Bounds of an entry of the task list: how many others it may wait for, and the
-// characters of its owner.
+// Bounds of an entry of the task list: the entries that it can wait for, and the characters of
+// its owner.
 const (
 	MaxTaskBlockers = 50
 	MaxTaskOwner    = 200

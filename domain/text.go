@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// TextRule is what PostgreSQL demands of text, for the message of a refusal.
+// TextRule describes the text that PostgreSQL accepts, for error messages.
 const TextRule = "may hold neither NUL characters, nor halves of surrogate pairs, nor bytes that are not UTF-8"
 
 // CleanText returns text that the database can store: valid UTF-8 without U+0000, which
@@ -25,7 +25,7 @@ func CleanText(s string) string {
 	return s
 }
 
-// FirstRunes shortens a text to n runes.
+// FirstRunes returns the first n runes of a text.
 func FirstRunes(text string, n int) string {
 	for i := range text {
 		if n == 0 {
@@ -38,14 +38,14 @@ func FirstRunes(text string, n int) string {
 	return text
 }
 
-// IsTextState reports whether a SQLSTATE means that PostgreSQL does not take a text:
-// bytes that are not UTF-8 (22021), an escape that has no character (22P05), or no
-// value of the type, such as JSON with half of a surrogate pair (22P02).
+// IsTextState reports whether a SQLSTATE means that PostgreSQL rejects a text: bytes that are
+// not UTF-8 (22021), an escape that has no character (22P05), or no value of the type, such as
+// JSON with half of a surrogate pair (22P02).
 func IsTextState(state string) bool {
 	return state == "22021" || state == "22P05" || state == "22P02"
 }
 
-// UnstorableText is the refusal of text that PostgreSQL does not take.
+// UnstorableText returns the error for text that PostgreSQL rejects.
 func UnstorableText(err error) *Error {
 	return &Error{Kind: Invalid, Code: CodeInvalidRequest, Message: "text " + TextRule, Err: err}
 }
@@ -62,9 +62,9 @@ func isUnstorableText(err error) bool {
 	return ok && IsTextState(failed.SQLState())
 }
 
-// UnstorableIn returns the locations of the first texts in a JSON document that
-// PostgreSQL does not take (see TextRule), below the location of the document. A name is
-// located by its object. A document that is not JSON has none.
+// UnstorableIn returns the locations of the first texts in a JSON document that PostgreSQL
+// rejects (see TextRule), below the location of the document. An invalid name is reported at
+// its object. Invalid JSON has no locations.
 func UnstorableIn(at string, document []byte) (locations []string) {
 	const most = 20
 
@@ -141,7 +141,7 @@ func (p jsonPlace) next(text string) (isName bool) {
 	return top.named
 }
 
-// below returns the location of the place, as body.list[2].name.
+// below returns the location as text, such as body.list[2].name.
 func (p jsonPlace) below(at string) string {
 	var out strings.Builder
 	out.WriteString(at)
@@ -189,7 +189,7 @@ func hasLoneSurrogate(encoded []byte) bool {
 	return false
 }
 
-// escaped reads an escape of a UTF-16 code unit.
+// escaped parses an escape of a UTF-16 code unit.
 func escaped(encoded []byte) (rune, bool) {
 	if len(encoded) < 6 || encoded[0] != '\\' || encoded[1] != 'u' {
 		return 0, false

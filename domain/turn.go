@@ -78,7 +78,7 @@ const (
 	CallAwaitingAnswer ToolCallStatus = "awaiting_answer"
 )
 
-// Phases of a tool call: finer than its status, and the ledger's own states.
+// Phases of a tool call: more detailed than its status, and used by the ledger.
 const (
 	PhaseQueued         = "queued"          // reserved: not executed yet
 	PhaseRunning        = "running"         // committed before anything is executed
@@ -99,7 +99,7 @@ func (p CallPhase) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(p))
 }
 
-// UnmarshalJSON implements json.Unmarshaler: null is a finished call's.
+// UnmarshalJSON implements json.Unmarshaler: null means a finished call.
 func (p *CallPhase) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		*p = PhaseFinished
@@ -129,7 +129,7 @@ type ToolCall struct {
 	ServerMembers string `json:"-"` // members that the model server sent with the call and needs back
 }
 
-// PendingQuestionRef points from a tool call to its open question.
+// PendingQuestionRef refers from a tool call to its open question.
 type PendingQuestionRef struct {
 	QuestionID    string        `json:"question_id" doc:"The question."`
 	AskedAt       time.Time     `json:"asked_at" doc:"Time of the question."`
@@ -197,7 +197,7 @@ type Question struct {
 	AskedAt    time.Time       `json:"asked_at" db:"asked_at"`
 	SourceLoop *SourceLoop     `json:"source_loop,omitempty" db:"source_loop"` // nil: the main loop asks
 
-	// What answers it when no user does, and when; nil: it waits.
+	// How it is resolved when no user answers, and when; nil: it waits.
 	ExpiresAt     *time.Time     `json:"expires_at,omitempty" db:"expires_at"`
 	DefaultPolicy *DefaultPolicy `json:"default_policy,omitempty" db:"default_policy"`
 
@@ -223,8 +223,8 @@ func AttachmentPath(sessionID SessionID, url string) string {
 
 var attachmentPath = regexp.MustCompile(`^/api/sessions/([0-9A-Za-z_-]{1,128})/attachments/([0-9a-f]{64})$`)
 
-// ParseAttachmentPath is AttachmentPath the other way round, for a picture that is
-// sent again: whose message it was of, and the name of its object.
+// ParseAttachmentPath is the inverse of AttachmentPath, for a picture that is sent again: it
+// returns the session of the original message and the name of the object.
 func ParseAttachmentPath(url string) (sessionID SessionID, name string, ok bool) {
 	found := attachmentPath.FindStringSubmatch(url)
 	if found == nil {

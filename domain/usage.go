@@ -1,7 +1,6 @@
 package domain
 
-// Usage counts what one model call has used, or several together. The tokens of the
-// cache are part of the input tokens.
+// Usage is the usage of one or several model calls. Cached tokens are part of the input tokens.
 type Usage struct {
 	InputTokens      int64 `json:"input_tokens" doc:"Input tokens, those of the cache included." example:"2131"`
 	OutputTokens     int64 `json:"output_tokens" doc:"Output tokens." example:"12"`
@@ -23,7 +22,7 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Tokens is what counts against a budget.
+// Tokens returns the tokens that count against a budget.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
 // Shown returns the usage as clients see it: without the count of uncosted tokens where nothing

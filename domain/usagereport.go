@@ -8,8 +8,8 @@ const (
 	MaxUsagePage  = 1000
 )
 
-// UsageSums is what model calls have used together. The tokens of calls of models
-// without a price are counted in both: they are part of the tokens, and apart.
+// UsageSums is the total usage of model calls. The tokens of calls of models without a price
+// are counted in the totals and also separately.
 type UsageSums struct {
 	Calls            int64         `json:"calls" db:"calls" doc:"Model calls." example:"12"`
 	InputTokens      int64         `json:"input_tokens" db:"input_tokens" doc:"Input tokens, those of the cache included." example:"21310"`
@@ -57,7 +57,7 @@ type UsageItem struct {
 	UsageSums
 }
 
-// UsageReport is what model calls have used within some days.
+// UsageReport is the usage of model calls within a range of days.
 type UsageReport struct {
 	From  string      `json:"from" doc:"The first day." example:"2026-11-01"`
 	To    string      `json:"to" doc:"The day after the last." example:"2026-12-01"`

@@ -28,13 +28,13 @@ type APIKey struct {
 	ExpiresAt  *time.Time `db:"expires_at"`
 	CreatedAt  time.Time  `db:"created_at"`
 	LastUsedAt *time.Time `db:"last_used_at"`
-	LastUsedIP *string    `db:"last_used_ip"` // nil: never, or not known
+	LastUsedIP *string    `db:"last_used_ip"` // nil: never, or unknown
 }
 
 // KeyUse is one use of an API key.
 type KeyUse struct {
 	At time.Time
-	IP string // empty: not known
+	IP string // empty: unknown
 }
 
 // Caller is the author of a request, as authenticated.
@@ -42,9 +42,9 @@ type Caller struct {
 	User   User
 	KeyID  string   // the API key used; empty for other credentials
 	Grant  string   // the session or token of the identity service used; empty for keys
-	Scopes []string // empty: everything that the user may do
+	Scopes []string // empty: all rights of the user
 
-	ExpiresAt *time.Time // when the credential ends; nil: not by itself
+	ExpiresAt *time.Time // when the credential expires; nil: never
 }
 
 // ClosedSession is a session with unfinished work whose owner's account is closed.

@@ -14,8 +14,8 @@ const (
 	DocumentArchitecture DocumentKind = "architecture"
 )
 
-// DocumentVersion is one version of a document without its content. Versions never
-// change; Published is about the version that is in effect now.
+// DocumentVersion is one version of a document without its content. Versions are immutable;
+// Published reports whether the version is in effect now.
 type DocumentVersion struct {
 	Version   int
 	Digest    string
@@ -28,8 +28,8 @@ type DocumentVersion struct {
 	Runs      int // of this version of a DAG
 }
 
-// Finding is one thing that the validation of a document has found. Path is a
-// location within the document, as nodes[2].config.prompt.
+// Finding is one problem found by the validation of a document. Path is a location within the
+// document, such as nodes[2].config.prompt.
 type Finding struct {
 	Code    string `json:"code" doc:"What is wrong, for programs." example:"cycle"`
 	Message string `json:"message" doc:"What is wrong, for people."`
@@ -45,7 +45,7 @@ type Validation struct {
 	Warnings []Finding `json:"warnings" nullable:"false" doc:"What is probably not meant."`
 }
 
-// Failed is the error of publishing a document that is not valid.
+// Failed returns the error of publishing an invalid document.
 func (v Validation) Failed(kind DocumentKind) *Error {
 	e := &Error{Kind: Invalid, Code: CodeValidationFailed, Validation: &v}
 
@@ -73,7 +73,7 @@ type VersionConflict struct {
 	ChangedAt      time.Time
 }
 
-// NewVersionConflict is the error of a change that was not made from the newest version.
+// NewVersionConflict returns the error of a change that is not based on the newest version.
 func NewVersionConflict(newest DocumentVersion) *Error {
 	return &Error{
 		Kind: Conflict, Code: CodeVersionConflict,

@@ -10,7 +10,7 @@ import (
 // ones, such as "1" or "yes", occur in every text.
 const minSecret = 4
 
-// minSecretLine is the shortest line of a value that is masked by itself.
+// minSecretLine is the length of the shortest line of a value that is masked by itself.
 const minSecretLine = 16
 
 // ValueMasker returns a replacer of all values of the environments.
@@ -33,7 +33,7 @@ func ValueMasker(mask string, environments ...map[string]string) *strings.Replac
 	return strings.NewReplacer(pairs...)
 }
 
-// secretForms returns the forms of a value in texts: as it is, as a JSON string, and each long
+// secretForms returns the forms of a value in texts: unchanged, as a JSON string, and each long
 // line of a value with several lines.
 func secretForms(value string) []string {
 	if value = strings.TrimSpace(value); len(value) < minSecret {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// IsWebAddress reports whether a URL is an address of the web, and not data or a path.
+// IsWebAddress reports whether a URL is a web address, not data or a path.
 func IsWebAddress(url string) bool {
 	scheme, rest, ok := strings.Cut(url, "://")
 

@@ -29,8 +29,8 @@ func KeepableMembers(text string) bool {
 // signature of the model's thinking into it.
 const MaxServerCallID = 64 << 10
 
-// KeepableCallID reports whether the id that a model server gave a tool call can
-// be stored unchanged. One that cannot counts as missing.
+// KeepableCallID reports whether the model server's id of a tool call can be stored unchanged.
+// An id that cannot counts as missing.
 func KeepableCallID(id string) bool {
 	return len(id) <= MaxServerCallID && CleanText(id) == id && strings.TrimSpace(id) != ""
 }

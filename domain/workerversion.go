@@ -21,12 +21,12 @@ const (
 type WorkerVersion struct {
 	BuildID   string              `json:"build_id"` // empty: workers without a version
 	Status    WorkerVersionStatus `json:"status"`
-	Workers   int                 `json:"workers"`   // processes that ask for work
+	Workers   int                 `json:"workers"`   // processes that poll for work
 	Activated bool                `json:"activated"` // it is or was current or ramping
 	CreatedAt time.Time           `json:"created_at"`
 }
 
-// WorkerDeployment is which build of the workers gets which runs.
+// WorkerDeployment maps builds of the workers to the runs that they receive.
 type WorkerDeployment struct {
 	Name        string          `json:"name"`
 	Current     string          `json:"current"` // a build; empty: workers without a version
@@ -35,7 +35,7 @@ type WorkerDeployment struct {
 	Versions    []WorkerVersion `json:"versions"` // newest first; includes the version of workers without one, while there are any
 }
 
-// Version finds a build; false: Temporal does not know it.
+// Version returns a build; false: it is unknown to Temporal.
 func (d WorkerDeployment) Version(buildID string) (WorkerVersion, bool) {
 	i := slices.IndexFunc(d.Versions, func(v WorkerVersion) bool { return v.BuildID == buildID })
 	if i < 0 {
@@ -45,7 +45,7 @@ func (d WorkerDeployment) Version(buildID string) (WorkerVersion, bool) {
 	return d.Versions[i], true
 }
 
-// Fresh reports whether no build was ever current.
+// Fresh reports whether no build has ever been current.
 func (d WorkerDeployment) Fresh() bool {
 	return d.Current == "" && !slices.ContainsFunc(d.Versions, func(v WorkerVersion) bool { return v.BuildID != "" && v.Activated })
 }

@@ -18,7 +18,7 @@ type client struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	drained chan struct{} // closed when the connection's buffer has room again
+	drained chan struct{} // closed when the connection's buffer has space again
 	pumps   map[domain.SessionID]*pump
 }
 
@@ -36,7 +36,7 @@ func newClient(conn Conn, caller domain.Caller) *client {
 	return c
 }
 
-// drain wakes the pumps that wait for room.
+// drain wakes the pumps that wait for space.
 func (c *client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *client) run(ctx context.Context, sub *Subscription) {
 	}
 }
 
-// deliver emits an event as soon as there is room; false when ctx ended before.
+// deliver emits an event when there is space; false when ctx ended before.
 func (c *client) deliver(ctx context.Context, name string, data json.RawMessage) bool {
 	for {
 		room := c.room()
@@ -169,7 +169,7 @@ func (c *client) deliver(ctx context.Context, name string, data json.RawMessage)
 	}
 }
 
-// emit sends what does not belong to a session's stream; a full buffer drops it.
+// emit sends an event outside a session's stream; a full buffer drops it.
 func (c *client) emit(name string, v any) {
 	if data, err := json.Marshal(v); err == nil {
 		c.conn.Emit(name, data)

@@ -15,8 +15,8 @@ import (
 type HubConfig struct {
 	Log   Log
 	State State
-	// QueueEvents and QueueBytes bound what waits for one slow subscription;
-	// default 1,024 events and 8 MiB.
+	// QueueEvents and QueueBytes bound the queue of one slow subscription; default 1,024 events
+	// and 8 MiB.
 	QueueEvents int
 	QueueBytes  int
 	// FlushWait is how long a subscription waits until the hub has reached the position of the
@@ -34,7 +34,7 @@ type Hub struct {
 
 	mu       sync.Mutex
 	started  bool
-	position uint64 // everything up to it was handed to the rooms
+	position uint64 // all events up to it were passed to the rooms
 	rooms    map[domain.SessionID]*room
 	waiters  []waiter
 }
@@ -114,7 +114,7 @@ func (h *Hub) each(sessionID domain.SessionID, seq uint64, size int, load func(c
 	h.advance(seq)
 }
 
-// advance moves the position; h.mu is held.
+// advance moves the position; the caller holds h.mu.
 func (h *Hub) advance(seq uint64) {
 	h.position = seq
 	if len(h.waiters) == 0 {
@@ -134,7 +134,7 @@ func (h *Hub) advance(seq uint64) {
 	h.waiters = waiting
 }
 
-// at is the hub's position.
+// at returns the hub's position.
 func (h *Hub) at() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,8 +179,7 @@ func (h *Hub) await(ctx context.Context, seq uint64) (uint64, error) {
 	return h.position, nil
 }
 
-// join adds a subscription to its room, in which it buffers from the hub's
-// position on.
+// join adds a subscription to its room, where it buffers from the hub's position on.
 func (h *Hub) join(ctx context.Context, sessionID domain.SessionID) (*Subscription, error) {
 	select {
 	case <-ctx.Done():
@@ -206,7 +205,7 @@ func (h *Hub) join(ctx context.Context, sessionID domain.SessionID) (*Subscripti
 	return s, nil
 }
 
-// leave takes a subscription out of its room.
+// leave removes a subscription from its room.
 func (h *Hub) leave(s *Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

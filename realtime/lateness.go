@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// maxEndedTurns bounds the turns that a subscription remembers to have ended.
+// maxEndedTurns bounds the ended turns that a subscription remembers.
 const maxEndedTurns = 64
 
 // endedTurns contains the newest turns whose end a subscription has seen. The deltas of a
@@ -55,7 +55,7 @@ func (e *endedTurns) add(id domain.TurnID) {
 	e.next = (e.next + 1) % maxEndedTurns
 }
 
-// turnFields are what late needs of an event.
+// turnFields are the fields of an event that late needs.
 type turnFields struct {
 	TurnID    domain.TurnID     `json:"turn_id"`
 	Status    domain.TurnStatus `json:"status"`
@@ -64,8 +64,8 @@ type turnFields struct {
 	Transcript bool `json:"transcript"`
 }
 
-// turnOf reads the event's turn, once for all subscriptions. An event that cannot
-// be read is of no turn.
+// turnOf parses the event's turn, once for all subscriptions. An event that cannot be parsed
+// has no turn.
 func (it *item) turnOf() turnFields {
 	it.mu.Lock()
 	defer it.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// openTurn is a turn that is open at a position, while it is put together.
+// openTurn is a turn that is open at a position, while it is reconstructed.
 type openTurn struct {
 	start  domain.LoggedEvent // its turn:start; Seq 0 when it is no longer stored
 	status domain.TurnStatus  // at the position
@@ -62,7 +62,7 @@ func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint6
 	return turns, nil
 }
 
-// edge is what turnsAt needs of turn:start and turn:end.
+// edge contains the fields of turn:start and turn:end that turnsAt needs.
 type edge struct {
 	TurnID domain.TurnID     `json:"turn_id"`
 	Status domain.TurnStatus `json:"status"`
@@ -76,10 +76,10 @@ func edgeOf(e domain.LoggedEvent) (p edge, err error) {
 	return p, nil
 }
 
-// startsAfter returns a position before the turn:start of every turn that is open at b, so
-// that the turns that ended before need not be read. live is that position for the turns
-// which the database had open, or whose end was not published, when it was read. All others
-// that are open at b end in an event after b, which was published before the database was read.
+// startsAfter returns a position before the turn:start of every turn that is open at b, so that
+// turns that ended before need not be read. live is that position for the turns which the
+// database had open, or whose end was not published, when it was read. All other turns that are
+// open at b end in an event after b, which was published before the database was read.
 func (h *Hub) startsAfter(ctx context.Context, sessionID domain.SessionID, b, live uint64) (uint64, error) {
 	if live == 0 {
 		return 0, nil
@@ -113,7 +113,7 @@ func (h *Hub) startsAfter(ctx context.Context, sessionID domain.SessionID, b, li
 	return min(live, after), err
 }
 
-// turnsAt finds which turns are open at b, and their order. Their turn:starts are after after.
+// turnsAt returns the turns that are open at b, in order. Their turn:starts are after after.
 func (h *Hub) turnsAt(
 	ctx context.Context,
 	sessionID domain.SessionID,
@@ -179,7 +179,7 @@ func (t *openTurn) begin(id domain.TurnID, record domain.OpenTurn, b uint64) {
 	t.restart(id, record)
 }
 
-// restart puts the turn together from the log alone.
+// restart reconstructs the turn from the log alone.
 func (t *openTurn) restart(id domain.TurnID, record domain.OpenTurn) {
 	turn := record.Turn
 	turn.TurnID, turn.Status = id, ""
@@ -189,8 +189,8 @@ func (t *openTurn) restart(id domain.TurnID, record domain.OpenTurn) {
 	_ = t.fold.Apply(t.start) // its data was parsed before
 }
 
-// foldUpTo applies the log's events up to b to the open turns. A turn whose
-// records do not join on to the log is put together again from its start.
+// foldUpTo applies the log's events up to b to the open turns. A turn whose stored text does
+// not match the log is reconstructed from its start.
 func (h *Hub) foldUpTo(ctx context.Context, sessionID domain.SessionID, b uint64, open map[domain.TurnID]*openTurn) error {
 	from := b
 	for _, t := range open {

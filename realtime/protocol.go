@@ -24,7 +24,7 @@ const (
 	ChatCompact        = "chat:compact"
 )
 
-// requestTimeout is how long one client event may take.
+// requestTimeout bounds the handling of one client event.
 const requestTimeout = 30 * time.Second
 
 // Conn is a client's connection as the transport provides it. No method blocks.
@@ -47,18 +47,18 @@ type ProtocolConfig struct {
 	Hub      *Hub
 	Sessions Sessions
 	Chats    Chats
-	// Recheck is how often every connection's credential and every
-	// subscription's permission are checked again; default 30 s.
+	// Recheck is the interval at which every connection's credential and every subscription's
+	// permission are checked again; default 30 s.
 	Recheck time.Duration
-	Limiter *auth.Limiter // shared with the other edge; nil: no limit
+	Limiter *auth.Limiter // shared with the other edge; nil: unlimited
 	Auditor *auth.Auditor // nil: no audit log
 	Tracer  trace.Tracer  // of client events; nil: they are not traced
 	Logger  *slog.Logger
 }
 
-// Protocol answers the client events of docs/events.md and sends the
-// events of the sessions that a connection follows. For one connection its
-// methods are called one after the other, as package sio does.
+// Protocol handles the client events of docs/events.md and sends the events of the sessions
+// that a connection follows. The calls for one connection must be sequential, as package sio
+// guarantees.
 type Protocol struct {
 	cfg     ProtocolConfig
 	mu      sync.Mutex
@@ -93,8 +93,8 @@ func (p *Protocol) Connected(conn Conn) {
 	p.mu.Lock()
 	p.clients[conn.ID()] = c
 	p.mu.Unlock()
-	// RightsChanged did not find the connection between its authentication and here. The
-	// authenticator has just looked the credential up, so this is seldom a query.
+	// RightsChanged did not see the connection between its authentication and here. The
+	// authenticator has just looked up the credential, so this is rarely a query.
 	if !p.alive(conn.Context(), c)[0] {
 		conn.Close()
 	}
@@ -122,8 +122,8 @@ func (p *Protocol) client(conn Conn) *client {
 // handler serves one client event. then, when not nil, is called after the acknowledgement.
 type handler func(p *Protocol, ctx context.Context, c *client, payload json.RawMessage) (answer any, then func(), err error)
 
-// clientEvent is how a client event is served, and the scope that a restricted
-// key needs for it.
+// clientEvent is the handler of a client event, and the scope that a restricted key needs for
+// it.
 type clientEvent struct {
 	scope auth.Scope
 	serve handler
@@ -147,8 +147,8 @@ func ClientEvents() map[string]auth.Scope {
 	return scopes
 }
 
-// Admits refuses a caller whose scopes allow no client event that does anything:
-// such a key has no use for a connection.
+// Admits rejects a caller whose scopes allow no client event with an effect: such a key cannot
+// use a connection.
 func Admits(caller domain.Caller) error {
 	if auth.Allows(caller, auth.Chat) {
 		return nil
@@ -157,12 +157,12 @@ func Admits(caller domain.Caller) error {
 	return auth.Check(caller, auth.SessionsRead)
 }
 
-// Event serves one client event: it calls ack with the answer, or emits
-// session:error when the client gave no callback and the event failed.
+// Event handles one client event: it calls ack with the answer, or emits session:error when the
+// client sent no callback and the event failed.
 func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack func(v any)) {
 	c := p.client(conn)
 	if c == nil {
-		return // it was refused, and is closing
+		return // it was rejected, and is closing
 	}
 
 	event, ok := clientEvents[name]
@@ -204,7 +204,7 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 	}
 }
 
-// serve checks the caller's scopes and rate, then serves the event.
+// serve checks the caller's scopes and rate, then handles the event.
 func (p *Protocol) serve(ctx context.Context, c *client, event clientEvent, payload json.RawMessage) (any, func(), error) {
 	if _, err := p.cfg.Limiter.Take(c.caller); err != nil {
 		return nil, nil, err
@@ -217,14 +217,14 @@ func (p *Protocol) serve(ctx context.Context, c *client, event clientEvent, payl
 	return event.serve(p, ctx, c, payload)
 }
 
-// Malformed answers a message that the transport could not accept as an event.
+// Malformed answers a message that the transport could not parse as an event.
 func (p *Protocol) Malformed(conn Conn, name, code, message string, ack func(v any)) {
 	if c := p.client(conn); c != nil {
 		p.refuse(c.conn.Context(), c, name, nil, ack, domain.Newf(domain.Invalid, code, "%s", message))
 	}
 }
 
-// refused is the acknowledgement of an event that failed.
+// refused returns the acknowledgement of a failed event.
 type refused struct {
 	OK    bool           `json:"ok"`
 	Error domain.Failure `json:"error"`
@@ -249,7 +249,7 @@ func (p *Protocol) refuse(ctx context.Context, c *client, name string, payload j
 
 	var about sessionNamed
 
-	_ = chatrequest.Decode(payload, &about) // what names no session is refused without one
+	_ = chatrequest.Decode(payload, &about) // the error has no session if the payload names none
 	c.emit(domain.EventSessionError, domain.SessionError{SessionID: about.SessionID, Event: name, Error: domain.NewFailure(err)})
 }
 

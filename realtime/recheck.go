@@ -8,8 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// Run checks every Recheck whether credentials and permissions still hold,
-// until ctx ends.
+// Run checks every Recheck whether credentials and permissions are still valid, until ctx ends.
 func (p *Protocol) Run(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Recheck)
 	defer ticker.Stop()
@@ -48,7 +47,7 @@ func (p *Protocol) RightsChanged(ctx context.Context, change domain.RightsChange
 	p.recheckFollows(ctx, follows)
 }
 
-// recheck looks at everything.
+// recheck checks all connections.
 func (p *Protocol) recheck(ctx context.Context) { p.recheckClients(ctx, p.connected()) }
 
 func (p *Protocol) connected() []*client {
@@ -63,7 +62,7 @@ func (p *Protocol) connected() []*client {
 	return clients
 }
 
-// maxConcurrentRecheck is how many credentials, or subscriptions, one question is about.
+// maxConcurrentRecheck bounds the credentials, or subscriptions, of one query.
 const maxConcurrentRecheck = 1000
 
 // follow is a subscription of a connection.
@@ -112,7 +111,7 @@ func (p *Protocol) recheckFollows(ctx context.Context, follows []follow) {
 	}
 }
 
-// end ends a subscription whose caller may not see the session.
+// end ends a subscription whose caller cannot see the session.
 func (f follow) end() {
 	if f.client.unfollow(f.session) {
 		f.client.emit(domain.EventSessionError, domain.SessionError{

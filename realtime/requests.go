@@ -17,7 +17,7 @@ type sessionNamed struct {
 	SessionID domain.SessionID `json:"session_id" required:"true" minLength:"1"`
 }
 
-// maxFollows is how many sessions one connection may follow.
+// maxFollows bounds the sessions that one connection can follow.
 const maxFollows = 1000
 
 type subscribed struct {
@@ -44,7 +44,7 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 		return nil, nil, err
 	}
 
-	c.unfollow(sessionID) // its last event is out before the new answer
+	c.unfollow(sessionID) // waits until its last event is sent before the new answer
 
 	if c.follows() >= maxFollows {
 		return nil, nil, domain.Newf(domain.RateLimited, "too_many_subscriptions",
@@ -194,7 +194,7 @@ func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID domain.Sess
 	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, string(sessionID), details)
 }
 
-// own reads a session of the caller's, and rejects all callers but its owner.
+// own returns a session of the caller's, and rejects all callers except its owner.
 func (p *Protocol) own(ctx context.Context, c *client, sessionID domain.SessionID) (domain.SessionRun, error) {
 	if err := checkID(sessionID); err != nil {
 		return domain.SessionRun{}, err
@@ -203,7 +203,7 @@ func (p *Protocol) own(ctx context.Context, c *client, sessionID domain.SessionI
 	return p.cfg.Sessions.Own(ctx, c.caller, sessionID)
 }
 
-// checkID rejects a text that cannot be an id: it names no session.
+// checkID rejects a text that cannot be an id.
 func checkID(id domain.SessionID) error {
 	if !isID(string(id)) {
 		return domain.Newf(domain.NotFound, domain.CodeSessionNotFound, "the session does not exist")
@@ -212,8 +212,7 @@ func checkID(id domain.SessionID) error {
 	return nil
 }
 
-// isID reports whether text can be the id of anything: ids are opaque, short
-// and plain.
+// isID reports whether text can be an id: ids are opaque, short and plain.
 func isID(text string) bool {
 	if text == "" || len(text) > 128 {
 		return false

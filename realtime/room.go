@@ -10,7 +10,7 @@ import (
 
 // room is a session with a subscription in this process.
 type room struct {
-	from uint64                     // the hub's position when the room was made
+	from uint64                     // the hub's position when the room was created
 	subs map[*Subscription]struct{} // guarded by the hub
 	last uint64                     // newest event since from, 0 for none; guarded by the hub
 
@@ -43,7 +43,7 @@ func (r *room) settle(ctx context.Context, log Log, sessionID domain.SessionID) 
 	return nil
 }
 
-// add passes an event to all subscriptions; the hub's lock is held.
+// add passes an event to all subscriptions; the caller holds the hub's lock.
 func (r *room) add(seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	it := &item{room: r, seq: seq, prev: r.last, size: size, load: load}
 
@@ -53,8 +53,8 @@ func (r *room) add(seq uint64, size int, load func(context.Context) (domain.Even
 	}
 }
 
-// item is an event on its way to subscriptions, which share it: it is parsed,
-// fetched and encoded once, by the first that needs it.
+// item is an event shared by subscriptions: it is parsed, fetched and encoded once, by the
+// first that needs it.
 type item struct {
 	room *room
 	seq  uint64
@@ -69,7 +69,7 @@ type item struct {
 	turn   *turnFields
 }
 
-// get loads the event. A failure is not remembered.
+// get loads the event. A failure is not cached.
 func (it *item) get(ctx context.Context) (domain.LoggedEvent, error) {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -96,7 +96,7 @@ func (it *item) get(ctx context.Context) (domain.LoggedEvent, error) {
 	return it.event, nil
 }
 
-// encoded is the event as clients get it; get has succeeded before.
+// encoded returns the event as clients receive it; get must have succeeded before.
 func (it *item) encoded() json.RawMessage {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -108,7 +108,7 @@ func (it *item) encoded() json.RawMessage {
 	return it.wire
 }
 
-// ready is an item of an event that was read from the log.
+// ready returns an item for an event that was read from the log.
 func ready(e domain.LoggedEvent) *item {
 	return &item{seq: e.Seq, size: len(e.Data), loaded: true, event: e}
 }

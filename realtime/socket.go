@@ -7,7 +7,7 @@ import (
 	"everloop/realtime/sio"
 )
 
-// SocketHandler serves the protocol over the Socket.IO transport.
+// SocketHandler handles the protocol over the Socket.IO transport.
 func (p *Protocol) SocketHandler() sio.Handler { return socketHandler{p} }
 
 type socketHandler struct{ protocol *Protocol }

@@ -9,8 +9,8 @@ import (
 	"everloop/domain"
 )
 
-// Snapshot is the answer to session:subscribe (docs/events.md): the
-// session at the position from which its events continue.
+// Snapshot is the answer to session:subscribe (docs/events.md): the state of the session at the
+// position from which its events continue.
 type Snapshot struct {
 	SessionID        domain.SessionID       `json:"session_id"`
 	Status           domain.SessionStatus   `json:"status"`
@@ -35,8 +35,8 @@ func (h *Hub) Subscribe(ctx context.Context, sessionID domain.SessionID, after *
 	return h.subscribe(ctx, sessionID, after, true)
 }
 
-// Follow is Subscribe for a client that wants the events alone: the snapshot
-// omits open turns, which cost a look through the log.
+// Follow is Subscribe for a client that only needs events: the snapshot omits open turns, which
+// require reading the log.
 func (h *Hub) Follow(ctx context.Context, sessionID domain.SessionID, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, false)
 }
@@ -105,7 +105,7 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 
 	s.left = from.seq
 	if after != nil {
-		s.left = *after // it may have seen events that the log lost since
+		s.left = *after // it may have seen events that the log has since lost
 	}
 
 	s.mu.Lock()
@@ -121,9 +121,9 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 
 // place is a position in a session's events.
 type place struct {
-	seq       uint64 // events above it follow
+	seq       uint64 // events above it are streamed
 	last      uint64 // the session's last stored event at or before it
-	end       uint64 // no event that the log had when the subscription joined is above it
+	end       uint64 // at or above every event of the log at the time of joining
 	behind    int    // stored events above it
 	truncated bool   // some above it may be removed
 	turnsAt   uint64 // position of the open turns: seq, or before the first stored event above it

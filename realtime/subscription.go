@@ -37,14 +37,14 @@ type Subscription struct {
 	joined    uint64 // the hub's position when it joined
 	snapshot  Snapshot
 
-	// Of the one goroutine that calls Next.
+	// Only for the goroutine that calls Next.
 	cursor uint64 // events at or before it are skipped
 	batch  []*item
 	ended  endedTurns
-	given  uint64 // the event that Next gave last; at first, the one before the subscription
+	given  uint64 // the last event that Next returned; initially, the one before the subscription
 	gap    bool   // an event after given was omitted
-	took   uint64 // the newest event that was taken; 0 for none
-	left   uint64 // the position of the client when it left the generation before
+	took   uint64 // the newest taken event; 0: none
+	left   uint64 // the position of the client at the end of the previous generation
 
 	mu       sync.Mutex
 	catching bool   // events up to upTo are read from the log
@@ -57,10 +57,11 @@ type Subscription struct {
 	wake     chan struct{}
 }
 
-// Snapshot is the session at the position from which the subscription continues.
+// Snapshot returns the state of the session at the position from which the subscription
+// continues.
 func (s *Subscription) Snapshot() Snapshot { return s.snapshot }
 
-// Position is the sequence after which a client that subscribes again continues.
+// Position returns the after_seq of a client that subscribes again.
 func (s *Subscription) Position() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +69,7 @@ func (s *Subscription) Position() uint64 {
 	return s.position
 }
 
-// Close ends the subscription; a waiting Next returns ErrClosed. It may be
-// called again.
+// Close ends the subscription; a waiting Next returns ErrClosed. It is idempotent.
 func (s *Subscription) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -79,8 +79,8 @@ func (s *Subscription) Close() {
 	s.hub.leave(s)
 }
 
-// Next waits for the next event. Its error is ErrResync, ErrClosed or ctx's.
-// Only one goroutine may call it.
+// Next waits for the next event. Its error is ErrResync, ErrClosed or ctx's. Only one goroutine
+// can call it.
 func (s *Subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
 	it, err := s.next(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
 	return it.event, nil
 }
 
-// next is Next with what subscriptions share of an event.
+// next is Next for the shared item of an event.
 func (s *Subscription) next(ctx context.Context) (*item, error) {
 	for {
 		it, wait, err := s.pick(ctx)
@@ -135,7 +135,7 @@ func (s *Subscription) next(ctx context.Context) (*item, error) {
 	}
 }
 
-// had reports whether the client got an event before the log lost it.
+// had reports whether the client received an event before the log lost it.
 func (s *Subscription) had(it *item) bool {
 	return it.event.LostSeq > 0 && it.event.LostSeq <= s.left && s.left < s.hub.cfg.Log.Base(it.seq)
 }
@@ -227,7 +227,7 @@ func (s *Subscription) fetch(ctx context.Context, it *item) error {
 	})
 }
 
-// retry repeats what fails because a dependency is unavailable for a while.
+// retry retries calls while a dependency is temporarily unavailable.
 func (s *Subscription) retry(ctx context.Context, try func() error) error {
 	for n := 0; ; n++ {
 		err := try()

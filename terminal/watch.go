@@ -53,7 +53,7 @@ func (c *conversation) finish(end Event) error {
 	return c.printResult(end)
 }
 
-// printResult prints the result of a headless chat: text as it is, values as JSON.
+// printResult prints the result of a headless chat: text unchanged, values as JSON.
 func (c *conversation) printResult(end Event) error {
 	var result struct{ Output json.RawMessage }
 	if json.Unmarshal(end.Result, &result) != nil || len(result.Output) == 0 {

@@ -131,7 +131,7 @@ const (
 	eventError     = "session:error"
 )
 
-// text returns the event's result: a string as it is, other values as JSON.
+// text returns the event's result: a string unchanged, other values as JSON.
 func (e *Event) text() string {
 	var s string
 	if json.Unmarshal(e.Result, &s) == nil {

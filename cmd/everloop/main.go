@@ -1,6 +1,5 @@
-// Command everloop is the one binary of Everloop: each role is a command of it. This
-// package parses flags and environment variables; internal/app wires the roles and
-// runs them.
+// Command everloop is the only binary of Everloop: each role is a command of it. This package
+// parses flags and environment variables; internal/app wires the roles and runs them.
 package main
 
 import (
@@ -75,7 +74,7 @@ func main() {
 	parsed.FatalIfErrorf(parsed.Run())
 }
 
-// logFlags choose how this process logs. Logs go to standard error.
+// logFlags configure the logs of this process. Logs are written to standard error.
 type logFlags struct {
 	Level  string `enum:"debug,info,warn,error" default:"info" env:"LOG_LEVEL" help:"Minimum log level: ${enum}."`
 	Format string `enum:"text,json" default:"text" env:"LOG_FORMAT" help:"Log format: ${enum}."`

@@ -23,7 +23,7 @@ import (
 
 // Bounds of the requests to the agent and of their cached results.
 const (
-	rememberFor   = 5 * time.Second // also how long a revoked key may still work
+	rememberFor   = 5 * time.Second // also the time that a revoked key still works
 	remembered    = 1000            // tokens
 	askWithin     = 5 * time.Second
 	maxConcurrent = 16
@@ -43,7 +43,7 @@ type Caller struct {
 	Scopes        []string `json:"scopes"` // nil: all that the user may do
 }
 
-// Has reports whether the token may be used for a scope.
+// Has reports whether the token has a scope.
 func (c Caller) Has(scope string) bool {
 	return c.Scopes == nil || slices.Contains(c.Scopes, scope)
 }
@@ -190,7 +190,7 @@ func (c *Checker) ask(ctx context.Context, client netip.Addr, token string) (Cal
 
 	request.Header.Set("Authorization", "Bearer "+token)
 
-	if client.IsValid() { // an agent that trusts this service counts by it
+	if client.IsValid() { // an agent that trusts this service counts by this address
 		request.Header.Set("X-Forwarded-For", client.String())
 	}
 
@@ -250,7 +250,7 @@ func Require(caller Caller, scope string) error {
 	return nil
 }
 
-// errShort is the fault of a key that can be guessed.
+// errShort is the fault of a key that is short enough to guess.
 var errShort = errors.New("must have 16 to 512 characters without spaces")
 
 // CheckKey returns an error for an invalid configured key; an empty key means none.

@@ -25,9 +25,9 @@ const nonceMark = "__CSP_NONCE__"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' blob: data:; media-src blob:; " +
 	"font-src 'self'; connect-src 'self'; frame-src blob:; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// assets serves the built files. Those below assets/ have a hash of their content in their
-// name, so that browsers keep them permanently; any other path is one of the front end's own,
-// and gets index.html.
+// assets serves the built files. Files below assets/ have a hash of their content in their
+// name, so that browsers cache them permanently; any other path belongs to the front end, and
+// returns index.html.
 type assets struct {
 	index []byte
 	files map[string]asset // by path, without the compressed forms

@@ -22,11 +22,11 @@ const (
 	perAddress  = 4000
 )
 
-// Config of the service. All fields but Identity, Own and Hosts are needed.
+// Config configures the service. All fields except Identity, Own and Hosts are required.
 type Config struct {
 	Agent    *url.URL // its interface is served below /api and /socket.io
 	Identity *url.URL // the identity service, below /api/v1/auth; nil: people sign in with API keys
-	Own      *url.URL // where the identity service sends browsers back to; nil: no sign-in by OpenID Connect
+	Own      *url.URL // return address for the identity service; nil: no sign-in by OpenID Connect
 	Files    fs.FS    // the built front end, with index.html at its root
 	Hosts    hosts.List
 	Log      *slog.Logger
@@ -53,7 +53,7 @@ func New(cfg Config) (*Service, error) {
 
 	people := identity(cfg)
 	mux.Handle("/api/v1/auth/", people)
-	mux.Handle("/oauth/token", people) // of the OpenID provider, what pages call; browsers are led to the rest
+	mux.Handle("/oauth/token", people) // called by pages; browsers are redirected to the provider for the rest
 	mux.Handle("/.well-known/openid-configuration", people)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		edge.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -64,7 +64,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{handler: mux, cfg: cfg}, nil
 }
 
-// Serve answers requests until ctx ends. It closes the listener.
+// Serve handles requests until ctx ends. It closes the listener.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	service := edge.Service{
 		Name: "desktop", Handler: s.handler, Hosts: s.cfg.Hosts, Connections: connections, PerAddress: perAddress, Log: s.cfg.Log,
@@ -75,7 +75,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 
 // description is the data that the front end needs before sign-in.
 type description struct {
-	SignIn []string `json:"sign_in"` // ways that are possible, the preferred one first
+	SignIn []string `json:"sign_in"` // available ways, the preferred one first
 }
 
 func (c Config) describe(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,8 @@ func (c Config) describe(w http.ResponseWriter, r *http.Request) {
 	edge.WriteJSON(w, http.StatusOK, description{SignIn: ways})
 }
 
-// identity forwards sign-ins. Its cookies become the front end's, which the agent accepts.
+// identity forwards sign-ins. Its cookies are set for the front end's origin, and the agent
+// accepts them.
 func identity(cfg Config) http.Handler {
 	if cfg.Identity == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,7 @@ import (
 // one that expires while the request is handled would cancel it.
 func Await(w http.ResponseWriter, r *http.Request, within time.Duration) {
 	if hasBody(r) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // a writer without deadlines is one of a test
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // fails only for recorders of tests
 	}
 }
 
@@ -40,7 +40,7 @@ type watched struct {
 	stall   time.Duration
 
 	mu     sync.Mutex
-	closed bool // the connection may have its next request
+	closed bool // the connection may already serve its next request
 
 	reading sync.Mutex
 	late    bool

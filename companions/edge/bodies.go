@@ -12,11 +12,11 @@ import (
 
 // Time limits for reading a body.
 const (
-	BodyStall = time.Minute      // without a byte
-	bodyTime  = 10 * time.Minute // of all of it
+	BodyStall = time.Minute      // max time without a byte
+	bodyTime  = 10 * time.Minute // max total time
 )
 
-// ErrBusy is the fault of a body that finds no room next to others.
+// ErrBusy is the fault of a body that exceeds the remaining memory budget.
 var ErrBusy = errors.New("no room for the body")
 
 // Bodies bounds the memory of request bodies, of each one and in total. Only received bytes
@@ -27,14 +27,14 @@ type Bodies struct {
 	stall time.Duration
 }
 
-// NewBodies bounds bodies to one bytes each and all bytes together; each is given up after
-// a silence of stall.
+// NewBodies bounds each body to one bytes and all bodies together to all bytes; reading fails
+// after an idle time of stall.
 func NewBodies(one, all int64, stall time.Duration) *Bodies {
 	return &Bodies{room: limit.NewBudget(all), one: one, stall: stall}
 }
 
-// Body is a body on its way. Reading it fails with an *http.MaxBytesError, ErrBusy or
-// os.ErrDeadlineExceeded, or as its client does.
+// Body is a request body that is being read. Read returns *http.MaxBytesError, ErrBusy,
+// os.ErrDeadlineExceeded, or the client's error.
 type Body struct {
 	in      io.ReadCloser
 	held    *limit.Reservation
@@ -61,7 +61,7 @@ func (b *Body) Read(p []byte) (int, error) {
 		until = b.until
 	}
 
-	_ = b.control.SetReadDeadline(until) // a writer without deadlines is one of a test
+	_ = b.control.SetReadDeadline(until) // fails only for recorders of tests
 
 	n, err := b.in.Read(p)
 	if errors.Is(err, io.EOF) {

@@ -1,6 +1,6 @@
-// Package edge is where clients reach a service next to the agent over HTTP: the hosts
-// that it answers, the time that a request may take, the form of its errors, and an
-// orderly end. It must not know what any service does.
+// Package edge contains the HTTP edge of the services next to the agent: allowed hosts, time
+// limits of requests, the error format, and graceful shutdown. It must not depend on the
+// functions of a service.
 package edge
 
 import (
@@ -28,7 +28,7 @@ const (
 	headerBytes = 64 << 10
 	idleTime    = 2 * time.Minute
 	drainTime   = 5 * time.Second
-	requestTime = 2 * time.Minute // where the handler does not extend it
+	requestTime = 2 * time.Minute // unless the handler extends it
 )
 
 // Service serves a handler on a listener.
@@ -40,8 +40,8 @@ type Service struct {
 
 	Connections int // max open connections; 0: 512
 	PerAddress  int // of one client's address; 0: 128
-	// Proxies are those whose X-Forwarded-For names the client: their requests under way
-	// count for it instead of their connections.
+	// Proxies are the proxies whose X-Forwarded-For names the client: their open requests count
+	// for the client, instead of their connections.
 	Proxies clients.Proxies
 }
 
@@ -71,7 +71,7 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer cancel()
 
 	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close() // requests that did not end in time are cut
+		_ = server.Close() // aborts requests that did not end in time
 	}
 
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
@@ -81,8 +81,8 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Guarded returns the handler as Serve serves it: it names each request, rejects hosts that are
-// not the service's, bounds the time of a request, and answers a panic with a 500.
+// Guarded returns the handler as Serve uses it: it assigns request ids, rejects unknown hosts,
+// bounds the time of a request, and responds to a panic with a 500.
 func (s Service) Guarded() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Extend(w, requestTime)
@@ -116,7 +116,7 @@ func (s Service) Guarded() http.Handler {
 				return
 			}
 
-			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+			if p == http.ErrAbortHandler { //nolint:errorlint // like net/http compares it
 				panic(p)
 			}
 
@@ -129,12 +129,11 @@ func (s Service) Guarded() http.Handler {
 	})
 }
 
-// Extend sets how long the rest of a request may take to be read and answered. Both ends
-// have one deadline: net/http cancels a request whose deadline of reading passes while it
-// is answered.
+// Extend sets the time limit for reading and answering the rest of a request. Both use one
+// deadline: net/http cancels a request whose read deadline expires while it is handled.
 func Extend(w http.ResponseWriter, within time.Duration) {
 	control := http.NewResponseController(w)
 	until := time.Now().Add(within)
-	_ = control.SetReadDeadline(until) // a writer without deadlines is one of a test
+	_ = control.SetReadDeadline(until) // fails only for recorders of tests
 	_ = control.SetWriteDeadline(until)
 }

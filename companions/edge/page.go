@@ -13,8 +13,7 @@ var pageText string
 
 var page = template.Must(template.New("problem").Parse(pageText))
 
-// Answer answers a request with a problem: with a page where a browser opens an address,
-// else as Write does.
+// Answer writes a problem: as a page for a browser's navigation, else like Write.
 func Answer(w http.ResponseWriter, r *http.Request, p *Problem) {
 	if !opens(r) {
 		Write(w, p)

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// Problem is the body of every error (RFC 9457), in the form of the agent's.
+// Problem is the body of every error (RFC 9457), in the agent's format.
 type Problem struct {
 	Type      string  `json:"type"`
 	Title     string  `json:"title"`
@@ -56,7 +56,7 @@ func Invalid(location, format string, args ...any) *Problem {
 	return p
 }
 
-// Write answers with a problem, which names the request by the answer's X-Request-Id.
+// Write writes a problem, which names the request by the response's X-Request-Id.
 func Write(w http.ResponseWriter, p *Problem) {
 	named := begin(w, p, "application/problem+json")
 	_ = json.NewEncoder(w).Encode(&named) // fails only if the client has disconnected
@@ -84,7 +84,7 @@ func begin(w http.ResponseWriter, p *Problem, contentType string) (named Problem
 	return named
 }
 
-// WriteJSON answers with a value.
+// WriteJSON writes a value as JSON.
 func WriteJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -158,7 +158,7 @@ func skipSpace(text []byte) int {
 	return len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 }
 
-// Number reads a query parameter within its bounds.
+// Number parses a query parameter within its bounds.
 func Number(r *http.Request, name string, otherwise, least, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// HeaderRequestID names the request in its answer, in the body of an error, and in the log.
+// HeaderRequestID is the header with the request id, which is also in the body of an error and
+// in the log.
 const HeaderRequestID = "X-Request-Id"
 
 // requestIDs matches ids that are accepted from clients.
@@ -47,8 +48,8 @@ func Allowed(mux *http.ServeMux, r *http.Request) (allowed []string) {
 	return allowed
 }
 
-// NoRoute answers what only the pattern "/" of mux matches: 405 with Allow for a path that
-// takes other methods, else 404 with a detail.
+// NoRoute handles requests that match only the pattern "/" of mux: 405 with Allow for a path
+// with other methods, else 404 with a detail.
 func NoRoute(mux *http.ServeMux, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		allowed := Allowed(mux, r)

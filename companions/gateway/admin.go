@@ -93,7 +93,7 @@ func managersOnly() *apiError {
 	}
 }
 
-// operatorOnly rejects other keys of the gateway than the operator's.
+// operatorOnly rejects keys of the gateway other than the operator's.
 func (s *Service) operatorOnly(next http.HandlerFunc) func(http.ResponseWriter, *http.Request, *caller) {
 	return func(w http.ResponseWriter, r *http.Request, by *caller) {
 		if by != s.table().callers[0] {
@@ -110,7 +110,7 @@ func tag(text []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// showConfig answers with the settings in effect, without their secrets.
+// showConfig returns the settings in effect, without their secrets.
 func (s *Service) showConfig(w http.ResponseWriter, _ *http.Request) {
 	s.files.Lock()
 	set, version := s.table().set.masked(), tag(s.seen)
@@ -120,7 +120,7 @@ func (s *Service) showConfig(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, set)
 }
 
-// masked returns a copy whose secrets are not shown.
+// masked returns a copy with masked secrets.
 func (s Settings) masked() Settings {
 	s.Keys, s.Sources = append([]Key{}, s.Keys...), append([]Source{}, s.Sources...)
 	for i := range s.Keys {
@@ -223,7 +223,7 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 	s.files.Lock()
 	defer s.files.Unlock()
 
-	s.reload() // what an editor has changed since counts
+	s.reload() // includes an editor's changes since
 
 	if match != "" && match != "*" && match != tag(s.seen) {
 		e := invalid("the configuration has changed since it was read: read it again")
@@ -269,7 +269,7 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 
 var errNoYAML = errors.New("the file is not YAML")
 
-// merged returns the file with other settings, and with its comments.
+// merged returns the file with other settings and its comments.
 func merged(file string, set Settings) ([]byte, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -370,7 +370,7 @@ func field(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// identity returns what an item of a list is recognised by.
+// identity returns the key that identifies an item of a list.
 func identity(node *yaml.Node) string {
 	if node.Kind == yaml.ScalarNode {
 		return node.Value

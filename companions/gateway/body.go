@@ -17,14 +17,14 @@ import (
 	"everloop/companions/edge"
 )
 
-// body is the body of a request, of which only the model's name is changed.
+// body is the body of a request. Only the model's name is changed.
 type body struct {
 	text        []byte
 	contentType string
 	boundary    string // of a form; empty: JSON
 	model       string
 	stream      bool
-	addsUsage   bool  // a stream whose client did not ask for usage
+	addsUsage   bool  // a stream whose client did not request usage
 	recording   int64 // bytes of the files of a form
 }
 
@@ -165,7 +165,7 @@ var redirecting = []string{
 
 func isRedirecting(name string) bool { return slices.Contains(redirecting, strings.ToLower(name)) }
 
-// withoutRedirects returns a JSON object without its redirecting fields, and with all others
+// withoutRedirects returns a JSON object without its redirecting fields; all others are
 // unchanged.
 func withoutRedirects(object gjson.Result, text []byte) []byte {
 	var fields []string

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	breakAfter = 5 // failures in a row
+	breakAfter = 5 // consecutive failures
 	breakFirst = 2 * time.Second
 	breakMost  = time.Minute
 )
@@ -17,13 +17,13 @@ type breaker struct {
 	mu     sync.Mutex
 	failed int
 	pause  time.Duration
-	until  time.Time // it is open until then
-	probe  probe     // that is under way; 0: none
-	probes probe     // so far
+	until  time.Time // time of the next probe
+	probe  probe     // the running probe; 0: none
+	probes probe     // number of probes so far
 }
 
-// probe is the number of the request that tries an open source again; 0: a request that was
-// allowed while the source was not open.
+// probe is the number of a request that probes an open source; 0: a request that was allowed
+// while the breaker was closed.
 type probe int64
 
 // allow reports whether a request may be sent, and if not, after which time to retry. Every
@@ -74,7 +74,7 @@ func (b *breaker) failedAt(now time.Time, as probe) {
 	}
 }
 
-// abandoned is the outcome of a request whose client left before the source answered.
+// abandoned reports a request whose client disconnected before the source answered.
 func (b *breaker) abandoned(as probe) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// apiError is an error as chat-completions servers report it.
+// apiError is an error in the format of chat-completions servers.
 type apiError struct {
 	status  int
 	after   time.Duration // 0: without Retry-After
@@ -45,7 +45,7 @@ func unavailable(message string) *apiError {
 	return sourceFault(http.StatusBadGateway, "source_unavailable", message)
 }
 
-// object is {"error": …} as JSON.
+// object returns {"error": …} as JSON.
 func (e *apiError) object() []byte {
 	text, _ := json.Marshal(map[string]any{"error": e}) // strings always encode
 	return text

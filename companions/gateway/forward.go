@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	maxSources = 3        // that one request is sent to, each of them once: clients retry
+	maxSources = 3        // sources that one request is sent to, each of them once: clients retry
 	maxAnswer  = 64 << 20 // bytes of an answer that is not streamed
 	maxRefusal = 1 << 20  // bytes of a source's error
 
@@ -35,20 +35,20 @@ const (
 
 var errSlow = errors.New("the source sent nothing in time")
 
-// call is one request on its way.
+// call is one request in progress.
 type call struct {
 	service *Service
 	by      *caller
 	path    string
 	body    body
-	asked   string // the name in the request, which the answer repeats
+	asked   string // the name in the request, repeated in the answer
 	target  target
 	meter   meter
 
-	refused *refusal // of the last source that another one was to replace; nil: there is none
+	refused *refusal // of the last failed source; nil: none
 }
 
-// forward answers requests that go to the same path of a source.
+// forward sends requests to the same path of a source.
 func (s *Service) forward(path string) func(http.ResponseWriter, *http.Request, *caller) {
 	return func(w http.ResponseWriter, r *http.Request, by *caller) {
 		s.answer(w, r, by, path, func(*call) *apiError { return nil })
@@ -158,7 +158,7 @@ func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	return nil
 }
 
-// again reports whether a request that failed can be sent to another source.
+// again reports where a failed request can be sent next.
 type again int
 
 const (
@@ -198,7 +198,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 
 	if !c.service.table().accepts(c.by, c.asked, c.target.model) {
 		to.breaker.abandoned(as)
-		return noKey(), never // it was removed while the request waited
+		return noKey(), never // it was revoked while the request waited
 	}
 
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -267,7 +267,7 @@ func (c *call) send(ctx context.Context, to *source) (*http.Response, error) {
 	return to.client.Do(r)
 }
 
-// failed returns the fault of a request that got no answer.
+// failed returns the fault of a request without a response.
 func (c *call) failed(ctx context.Context, to *source, as probe, err error) (*apiError, again) {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
@@ -343,7 +343,7 @@ func (c *call) whole(ctx context.Context, res *http.Response, to *source) ([]byt
 	case json.Valid(text) && gjson.ParseBytes(text).IsObject():
 		c.meter.read(text)
 		text = c.echo(text)
-	case c.path != transcriptions: // which may be plain text
+	case c.path != transcriptions: // transcriptions may be plain text
 		return nil, sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is not a JSON object")
 	}
 
@@ -411,7 +411,7 @@ func (c *call) prefix() []byte {
 	return []byte(c.target.model + messages[:min(len(messages), prefix)])
 }
 
-// mix spreads the bits of a hash, whose last bytes would decide otherwise.
+// mix spreads the bits of an FNV hash, whose order otherwise depends mainly on the last bytes.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd

@@ -14,7 +14,8 @@ import (
 // operator is the name of the key that opens the management interface.
 const operator = "operator"
 
-// keysApart refuses the operator's key as one of the file: whose it is would not be known.
+// keysApart rejects a settings file that contains the operator's key: its owner would be
+// ambiguous.
 func (s Settings) keysApart(operatorKey string) error {
 	for i, k := range s.Keys {
 		if subtle.ConstantTimeCompare([]byte(k.Key), []byte(operatorKey)) == 1 {
@@ -44,7 +45,8 @@ func (c *caller) permits(names ...string) bool {
 	return len(c.models) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.models, name) })
 }
 
-// accepts reports whether the key of a caller is still one of the table, for a model.
+// accepts reports whether the table still contains the key of a caller, with a permission for a
+// model.
 func (t *table) accepts(by *caller, names ...string) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.hash == by.hash && c.permits(names...) })
 }

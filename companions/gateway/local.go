@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	removedDrain = 30 * time.Second // for the requests on a server that is removed
+	removedDrain = 30 * time.Second // for the requests on a removed server
 	endTimeout   = 10 * time.Second // for the servers when the gateway ends
 	loadingAfter = 5 * time.Second  // Retry-After while a model is loaded
 )
@@ -21,7 +21,7 @@ const (
 // runs reports whether the gateway runs the server of the source itself.
 func (s Source) runs() bool { return s.ModelFile != "" }
 
-// server returns what to run for the source.
+// server returns the configuration of the source's server.
 func (s Source) server() localserver.Config {
 	return localserver.Config{
 		Name: s.Name, Program: s.Program, ModelFile: s.ModelFile, Args: s.Args, Context: s.Context, Slots: s.Slots,
@@ -65,7 +65,7 @@ func (s Source) serverFaults() (faults []error) {
 }
 
 // named returns the models of a source whose server the gateway runs: the server has one, whose
-// id is the name of its file unless the settings give others.
+// id is the name of its file unless the settings set others.
 func (s Source) named() []Model {
 	alias := s.server().Alias()
 
@@ -185,7 +185,7 @@ func ended(server *localserver.Server) bool {
 	}
 }
 
-// serverLike returns the server of a table that runs the same; nil: there is none.
+// serverLike returns the server of a table with the same configuration; nil: there is none.
 func (t *table) serverLike(cfg localserver.Config) *localserver.Server {
 	if t == nil {
 		return nil
@@ -209,8 +209,8 @@ func (s *source) use(server *localserver.Server) {
 	s.local, s.APIKey = server, server.Key()
 }
 
-// retire ends the server of a source that was removed, once its requests have ended, or
-// some time has passed, or the gateway ends.
+// retire ends the server of a removed source after its requests have ended, a timeout, or the
+// end of the gateway.
 func (s *source) retire(cut <-chan struct{}) {
 	timer := time.NewTimer(removedDrain)
 	defer timer.Stop()
@@ -224,7 +224,7 @@ func (s *source) retire(cut <-chan struct{}) {
 	s.local.Stop()
 }
 
-// loaded notes that the server of a source is ready.
+// loaded records that the server of a source is ready.
 func (s *Service) loaded(name string) {
 	for _, one := range s.table().sources {
 		if one.Name == name && one.local != nil {
@@ -236,7 +236,7 @@ func (s *Service) loaded(name string) {
 	s.warmUp()
 }
 
-// recovered forgets the faults of the process before.
+// recovered resets the faults of the previous process.
 func (s *source) recovered() {
 	s.breaker.succeeded()
 	s.mu.Lock()
@@ -254,7 +254,7 @@ func (s *Service) starts() {
 	s.startServers(s.table())
 }
 
-// endServers ends all servers, and waits for them.
+// endServers ends all servers, and waits until they have ended.
 func (s *Service) endServers() {
 	s.files.Lock()
 	s.serving = false
@@ -285,7 +285,7 @@ func (s *Service) endServers() {
 	}
 }
 
-// notReady returns the fault of a request while the server of the source takes none.
+// notReady returns the fault of a request while the source's server is not ready.
 func (s *source) notReady() *apiError {
 	if s.local == nil {
 		return nil
@@ -310,10 +310,10 @@ func (s *source) notReady() *apiError {
 	return unavailable("the source " + s.Name + " was removed or changed; try again")
 }
 
-// broken reports whether no request is sent to the source now.
+// broken reports whether the source receives no requests now.
 func (s *source) broken(now time.Time) bool { return s.breaker.open(now) || s.notReady() != nil }
 
-// address returns where the source is, with /v1.
+// address returns the base URL of the source, with /v1.
 func (s *source) address() (string, error) {
 	if s.local == nil {
 		return s.base, nil
@@ -324,12 +324,12 @@ func (s *source) address() (string, error) {
 	return base + "/v1", err
 }
 
-// serverHealth is the server of a source, where the gateway runs it, as /health shows it.
+// serverHealth is the state of a source's server, if the gateway runs it, in /health.
 type serverHealth struct {
 	State    localserver.State `json:"state"`
 	Restarts int               `json:"restarts"`
 	Next     *time.Time        `json:"next_start_at,omitempty"`
-	Output   []string          `json:"output,omitempty"` // for keys of the management
+	Output   []string          `json:"output,omitempty"` // only with a management key
 }
 
 func (s *source) serverHealth(output bool) *serverHealth {
@@ -352,7 +352,7 @@ func (s *source) serverHealth(output bool) *serverHealth {
 	return h
 }
 
-// manages reports whether a request that needs no key has one of the management.
+// manages reports whether a request to a public path has a management key.
 func (s *Service) manages(r *http.Request) bool {
 	if credential(r) == "" {
 		return false

@@ -22,8 +22,8 @@ type target struct {
 	sources  []*source
 }
 
-// resolve finds the model of a name. A name that is not known may be new: the lists of
-// the sources are read again then.
+// resolve returns the model of a name. An unknown name may be new: then it reads the lists of
+// the sources again.
 func (t *table) resolve(ctx context.Context, by *caller, name string) (target, *apiError) {
 	found := target{model: t.real(name), upstream: map[*source]string{}}
 	if !by.permits(name, found.model) {
@@ -220,10 +220,10 @@ func (s *Service) listModels(w http.ResponseWriter, r *http.Request, by *caller)
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": append([]map[string]any{}, entries...)})
 }
 
-// ofAnthropic reports whether a client speaks Anthropic's interface, whose every request names its version.
+// ofAnthropic reports whether a client uses Anthropic's interface, by its version header.
 func ofAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
 
-// anthropicList returns the list of models as Anthropic's interface has it, on one page.
+// anthropicList returns the list of models in the format of Anthropic's interface, on one page.
 func anthropicList(entries []map[string]any) map[string]any {
 	list := map[string]any{"data": []map[string]any{}, "has_more": false, "first_id": nil, "last_id": nil}
 	if len(entries) == 0 {
@@ -255,7 +255,7 @@ func anthropicModel(entry map[string]any) map[string]any {
 	return model
 }
 
-// getModel answers with one model; ids may hold slashes.
+// getModel returns one model; ids may contain slashes.
 func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	name := strings.TrimSpace(r.PathValue("id"))
 
@@ -283,8 +283,8 @@ func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	writeError(w, noModel(name))
 }
 
-// loadedWindow returns the window with which a source has loaded a model, by the names of LM
-// Studio, llama.cpp and vLLM; 0: unknown.
+// loadedWindow returns the context window with which a source has loaded a model, by the field
+// names of LM Studio, llama.cpp and vLLM; 0: unknown.
 func loadedWindow(entry map[string]any) float64 {
 	meta, _ := entry["meta"].(map[string]any)
 

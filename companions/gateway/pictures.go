@@ -11,9 +11,9 @@ import (
 	"everloop/infra/netguard"
 )
 
-// checkPictures refuses content parts that name an address which is not public: the source
-// would fetch it in its own network. It looks at every string of a part but its texts,
-// because sources accept addresses in more members than image_url, such as video_url.
+// checkPictures rejects content parts with a non-public address, which the source would fetch
+// in its own network. It checks every string of a part except its texts, because sources accept
+// addresses in more members than image_url, such as video_url.
 func (b *body) checkPictures() *apiError {
 	if b.boundary != "" {
 		return nil
@@ -48,11 +48,11 @@ func eachNamed(object gjson.Result, name string, use func(gjson.Result)) {
 	})
 }
 
-// texts are the members of content parts that the model reads as words.
+// texts are the members of content parts that are text for the model.
 var texts = []string{"text", "refusal", "thinking", "reasoning", "arguments"}
 
-// refusedAddress returns the fault of the first address in a content part or a list of them
-// that is not public.
+// refusedAddress returns the fault of the first non-public address in a content part or a list
+// of them.
 func refusedAddress(part gjson.Result) (fault *apiError) {
 	part.ForEach(func(key, value gjson.Result) bool {
 		isText := value.Type == gjson.String && (part.IsArray() || slices.Contains(texts, key.String()))
@@ -71,10 +71,10 @@ func refusedAddress(part gjson.Result) (fault *apiError) {
 	return fault
 }
 
-// fetched are the schemes of addresses that sources fetch.
+// fetched are the URL schemes that sources fetch.
 var fetched = []string{"http:", "https:", "file:", "ftp:"}
 
-// refusePicture returns the fault of a value that is an address and not public.
+// refusePicture returns the fault of a value that is a non-public address.
 func refusePicture(value string) *apiError {
 	value = strings.TrimSpace(value)
 	start := strings.ToLower(value[:min(len(value), len("https:"))])

@@ -27,10 +27,10 @@ type relay struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // ends the request of a silent source
-	due    time.Time   // when it does
+	due    time.Time   // the timer's time
 
-	started bool // there was data
-	ended   bool // there was a finish reason, [DONE] or an error
+	started bool // data was received
+	ended   bool // a finish reason, [DONE] or an error was received
 	dropped bool // the blank line after a dropped one is due
 }
 
@@ -105,7 +105,7 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 			})
 		}
 
-		if err != nil { // the client left: so does the request to the source
+		if err != nil { // the client disconnected: the source's request is cancelled
 			y.cancel(err)
 			return
 		}
@@ -220,7 +220,7 @@ func (y *relay) take(text []byte) []byte {
 	y.ended = y.ended || fields[0].IsObject() || fields[0].Type == gjson.String || fields[1].String() != "" ||
 		fields[4].String() == "transcript.text.done"
 	if y.call.body.addsUsage && fields[3].IsObject() && fields[2].IsArray() && len(fields[2].Array()) == 0 {
-		y.dropped = true // the client did not ask for it
+		y.dropped = true // the client did not request it
 		return nil
 	}
 
@@ -239,7 +239,7 @@ func (y *relay) alive() {
 	y.silentFor(y.patience())
 }
 
-// patience returns how long the source may be silent.
+// patience returns the idle timeout of the source.
 func (y *relay) patience() time.Duration {
 	if y.started {
 		return y.to.idle()
@@ -248,11 +248,11 @@ func (y *relay) patience() time.Duration {
 	return y.to.timeout()
 }
 
-// end writes why a stream ended before its answer did.
+// end writes why a stream ended before the answer was complete.
 func (y *relay) end(ctx context.Context, err error) {
 	silent := errors.Is(context.Cause(ctx), errSlow)
 	if ctx.Err() != nil && !silent {
-		return // the client left
+		return // the client disconnected
 	}
 
 	if y.ended && errors.Is(err, io.EOF) {

@@ -40,11 +40,11 @@ const (
 	watchEvery   = 2 * time.Second
 )
 
-// Config of the service.
+// Config configures the service.
 type Config struct {
-	File    string // the settings; made when missing
+	File    string // the settings; created when missing
 	Key     string // the operator's; it permits every model, regardless of the file
-	DemoURL string // where the mock service is, for sources of the kind demo
+	DemoURL string // URL of the mock service, for sources of the kind demo
 
 	// Credentials resolves keys of the agent: keys of administrators open the management
 	// interface. nil: only the operator's key does.
@@ -53,11 +53,11 @@ type Config struct {
 	Hosts hosts.List // names by which clients reach the service in addition to localhost and IP addresses
 	Log   *slog.Logger
 
-	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
+	KeepAlive time.Duration // idle time after which a stream receives a comment; 0: 15 s
 	// Connections is the maximum of open connections of one client address; 0: 4000.
 	Connections int
 
-	BodyStall time.Duration // silence after which a body is given up; 0: 1 min
+	BodyStall time.Duration // idle timeout of a body; 0: 1 min
 	// WriteStall is the maximum time of a client to read one write; 0: 2 min.
 	WriteStall time.Duration
 }
@@ -150,8 +150,8 @@ func (s *Service) DemoOnly() bool { return s.table().set.DemoOnly() }
 
 func (s *Service) table() *table { return s.current.Load() }
 
-// use replaces the settings. Sources and keys that are as before keep their requests,
-// queues and breakers; requests on the others end as they started.
+// use replaces the settings. Unchanged sources and keys retain their requests, queues and
+// breakers; requests on the others finish with the previous settings.
 func (s *Service) use(set Settings) {
 	next := &table{set: set}
 
@@ -298,7 +298,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer cancel()
 
 	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close() // the answers that did not end in time are cut
+		_ = server.Close() // aborts answers that did not end in time
 	}
 
 	s.save()
@@ -353,7 +353,7 @@ func unrouted(w http.ResponseWriter, r *http.Request, allowed []string) {
 	})
 }
 
-// Handler serves the whole service.
+// Handler returns the handler of the whole service.
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(plain http.ResponseWriter, r *http.Request) {
 		w := newTimedWriter(plain, s.cfg.WriteStall)
@@ -361,7 +361,7 @@ func (s *Service) Handler() http.Handler {
 		w.Header().Set("X-Request-Id", rand.Text())
 		w.Header().Set(release.Header, release.Version)
 
-		if !s.cfg.Hosts.Allows(r.Host) { // a page whose name was made to point at this machine
+		if !s.cfg.Hosts.Allows(r.Host) { // against DNS rebinding
 			writeError(w, &apiError{
 				status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
 				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
@@ -374,7 +374,7 @@ func (s *Service) Handler() http.Handler {
 	})
 }
 
-// withKey accepts requests with a key only.
+// withKey rejects requests without a valid key.
 func (s *Service) withKey(next func(http.ResponseWriter, *http.Request, *caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		by := find(s.table().callers, credential(r))
@@ -394,7 +394,7 @@ func noKey() *apiError {
 	}
 }
 
-// sourceHealth is a source as /health shows it.
+// sourceHealth is the state of a source in /health.
 type sourceHealth struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`
@@ -412,7 +412,7 @@ type sourceHealth struct {
 // management key.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 	t := s.table()
-	_, _ = t.list(r.Context(), &caller{}) // looks at each source that has not been seen of late
+	_, _ = t.list(r.Context(), &caller{}) // probes each source without recent contact
 
 	runs := slices.ContainsFunc(t.sources, func(one *source) bool { return one.local != nil })
 	output := runs && s.manages(r)

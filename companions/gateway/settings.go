@@ -21,7 +21,7 @@ import (
 // Kinds of sources.
 const (
 	KindOpenAI = "openai"       // any chat-completions server
-	KindLlama  = "llama_server" // a llama-server process, which runs already or is run by the gateway
+	KindLlama  = "llama_server" // a llama-server process, external or run by the gateway
 	KindDemo   = "demo"         // the scripted model of the mock service
 )
 
@@ -59,7 +59,7 @@ type Source struct {
 	WarmUp         bool    `yaml:"warm_up,omitempty" json:"warm_up,omitempty"`
 	Models         []Model `yaml:"models,omitempty" json:"models,omitempty"` // empty: all models of the server's list
 
-	// For a server that the gateway runs. The first three are changed in the file only.
+	// For a server that the gateway runs. The first three can be changed only in the file.
 	ModelFile     string   `yaml:"model_file,omitempty" json:"model_file,omitempty"`
 	Program       string   `yaml:"program,omitempty" json:"program,omitempty"` // empty: llama-server, on PATH
 	Args          []string `yaml:"args,omitempty" json:"args,omitempty"`

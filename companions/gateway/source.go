@@ -42,9 +42,9 @@ type source struct {
 	warmed  atomic.Bool
 
 	mu       sync.Mutex
-	listed   []json.RawMessage // entries of its model list as last seen
+	listed   []json.RawMessage // entries of its model list as last read
 	listedAt time.Time         // the last attempt, failed or not
-	fault    string            // of the last look or answer; empty: all is well
+	fault    string            // of the last contact; empty: none
 	recent   []time.Duration   // to the first byte, of the last answers
 	next     int               // place in recent
 }
@@ -69,9 +69,10 @@ func newSource(set Source, demoURL string) *source {
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 				TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
-				DisableCompression: true, // a compressed stream arrives in lumps
+				DisableCompression: true, // compression delays the chunks of a stream
 			},
-			// Another address gets neither the prompt nor the key.
+			// Redirects are not followed: another address must receive neither the prompt nor
+			// the key.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -199,7 +200,7 @@ func (s *source) healthy(now time.Time) (is bool, fault string) {
 	return fault == "" && !s.breaker.open(now), fault
 }
 
-// answered notes an answer and how long its first byte took.
+// answered records an answer and the time to its first byte.
 func (s *source) answered(took time.Duration) {
 	s.breaker.succeeded()
 	s.mu.Lock()
@@ -215,7 +216,7 @@ func (s *source) answered(took time.Duration) {
 	s.next = (s.next + 1) % latencies
 }
 
-// unreachable notes a failed contact.
+// unreachable records a failed contact.
 func (s *source) unreachable(err error, as probe) {
 	s.breaker.failedAt(time.Now(), as)
 	s.mu.Lock()
@@ -238,7 +239,7 @@ func (s *source) p50() time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// clean cuts a text and takes the source's key out of it.
+// clean shortens a text and removes the source's key.
 func (s *source) clean(text string) string {
 	if s.APIKey != "" {
 		text = strings.ReplaceAll(text, s.APIKey, "***")
@@ -252,7 +253,7 @@ func (s *source) clean(text string) string {
 	return text
 }
 
-// cause returns an error of a request without the address, which clients need not know.
+// cause returns the error of a request without the address, which clients must not see.
 func cause(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

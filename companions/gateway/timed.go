@@ -15,13 +15,13 @@ type timedWriter struct {
 
 func newTimedWriter(w http.ResponseWriter, limit time.Duration) *timedWriter {
 	t := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), limit: limit}
-	t.begin() // the deadline of the request before may have passed
+	t.begin() // the deadline of the previous request may have passed
 
 	return t
 }
 
 func (t *timedWriter) begin() {
-	_ = t.control.SetWriteDeadline(time.Now().Add(t.limit)) // recorders of tests have none
+	_ = t.control.SetWriteDeadline(time.Now().Add(t.limit)) // fails only for recorders of tests
 }
 
 // Unwrap returns the underlying writer for a response controller.

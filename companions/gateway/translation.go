@@ -21,8 +21,8 @@ func (s *Service) messages(w http.ResponseWriter, r *http.Request) {
 	s.translated(w, r, messagesOf(w))
 }
 
-// countTokens answers with the tokens of a request of Anthropic's interface: as the source
-// counts them, else an estimate.
+// countTokens returns the tokens of a request of Anthropic's interface: the source's count,
+// else an estimate.
 func (s *Service) countTokens(w http.ResponseWriter, r *http.Request) {
 	t := &translator{ResponseWriter: w, to: messagesOf(w)}
 	s.withKey(func(w http.ResponseWriter, r *http.Request, by *caller) {
@@ -73,7 +73,7 @@ func (s *Service) count(w http.ResponseWriter, r *http.Request, by *caller) (int
 	return estimate(chat.Text), nil
 }
 
-// counted returns the tokens that the first working source counts; 0: none counts.
+// counted returns the token count of the first working source; 0: none counts.
 func (c *call) counted(ctx context.Context) int64 {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ const (
 	imageTokens  = 1600 // of an image, whose size in bytes is a poor estimate
 )
 
-// estimate returns the tokens of a request of chat completions by its bytes.
+// estimate estimates the tokens of a chat-completions request by its size.
 func estimate(chat []byte) int64 {
 	size, images := len(chat), 0
 
@@ -124,7 +124,7 @@ func estimate(chat []byte) int64 {
 	return int64(max(size/bytesPerToken, 1) + images*imageTokens)
 }
 
-// noMessages answers requests of Anthropic's interface that the gateway does not serve.
+// noMessages responds to requests of Anthropic's interface that the gateway does not support.
 func (s *Service) noMessages(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	if r.URL.Path == "/v1/messages" || r.URL.Path == "/v1/messages/count_tokens" {
@@ -198,7 +198,7 @@ func untranslated(fault *dialect.Invalid) *apiError {
 	return e
 }
 
-// nameOmitted names in the header of the answer the tools that were left out of the request.
+// nameOmitted lists the omitted tools in the header of the answer.
 func nameOmitted(header http.Header, tools []string) {
 	const maxNames = 50
 
@@ -218,7 +218,8 @@ func nameOmitted(header http.Header, tools []string) {
 	}
 }
 
-// WriteHeader starts a stream; the header of every other answer waits for its body.
+// WriteHeader starts a stream; the header of any other answer is delayed until its body is
+// complete.
 func (t *translator) WriteHeader(status int) {
 	if t.status != 0 {
 		return
@@ -237,7 +238,7 @@ func (t *translator) begin() {
 	t.ResponseWriter.WriteHeader(http.StatusOK)
 }
 
-// Write takes a part of the answer. Of a stream each whole line is translated.
+// Write takes a part of the answer and translates each whole line of a stream.
 func (t *translator) Write(text []byte) (int, error) {
 	if t.status == 0 {
 		t.WriteHeader(http.StatusOK)
@@ -259,7 +260,7 @@ func (t *translator) Write(text []byte) (int, error) {
 	}
 }
 
-// line takes a line of the source's stream.
+// line translates a line of the source's stream.
 func (t *translator) line(text []byte) {
 	if bytes.HasPrefix(text, []byte(":")) {
 		t.stream.Silence()
@@ -283,7 +284,7 @@ func (t *translator) line(text []byte) {
 	}
 }
 
-// finish writes what can be written only when the answer is whole.
+// finish writes the parts that need the whole answer.
 func (t *translator) finish() {
 	switch {
 	case t.status == 0:
@@ -330,7 +331,7 @@ func (t *translator) refuse(status int, text []byte) {
 	writeJSON(t.ResponseWriter, status, t.to.Refusal(status, text))
 }
 
-// answered returns what translations need to know of a call.
+// answered returns the data of a call for translations.
 func (c *call) answered() dialect.Answered {
 	return dialect.Answered{Model: c.asked, Tokens: func() dialect.Tokens {
 		sum := c.meter.tally()

@@ -16,7 +16,7 @@ import (
 // tally is the usage of one key's requests for one model.
 type tally struct {
 	Requests   int64 `json:"requests"`
-	Estimated  int64 `json:"estimated_requests"` // of which the source did not report the use
+	Estimated  int64 `json:"estimated_requests"` // requests without a usage report of the source
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
 
@@ -27,7 +27,7 @@ type tally struct {
 // bytesPerToken estimates the tokens of a text.
 const bytesPerToken = 4
 
-// maxTallies bounds the ledger; beyond it requests are counted under the model "other".
+// maxTallies bounds the ledger; above it requests are counted under the model "other".
 const maxTallies = 10_000
 
 // ledger counts usage by key and model. It is stored in a file next to the settings.
@@ -123,7 +123,7 @@ func (l *ledger) save() error {
 	return err
 }
 
-// showUsage answers the operator's key with the usage of all keys, another one with its own.
+// showUsage returns the usage of all keys for the operator's key, else the key's own.
 func (s *Service) showUsage(w http.ResponseWriter, _ *http.Request, by *caller) {
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
@@ -150,8 +150,8 @@ type meter struct {
 	reported      *tally
 }
 
-// read takes over the usage that an object of the source reports. Of a transcription it
-// is tokens or seconds, and those are also in the detailed form of its answer.
+// read stores the usage that an object of the source reports. For a transcription it is tokens
+// or seconds; the detailed format has the seconds as `duration`.
 func (m *meter) read(object []byte) {
 	usage := gjson.GetBytes(object, "usage")
 

@@ -48,7 +48,7 @@ func (s *Service) repository(id repoID) (*repository, error) {
 	return repo, err
 }
 
-// writeGitProblem answers a client of git, which shows its user plain text only.
+// writeGitProblem writes a problem for a git client, which shows its user only plain text.
 func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[*edge.Problem](err)
 	if !ok {

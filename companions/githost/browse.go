@@ -28,7 +28,7 @@ const (
 // ref is a branch or a tag.
 type ref struct{ Name, ID string }
 
-// commit is one of a list.
+// commit is an entry of a list of commits.
 type commit struct{ ID, Author, Date, Subject string }
 
 // Short returns the abbreviated id.
@@ -74,8 +74,8 @@ func (s *Service) refs(ctx context.Context, repo *repository) (list []ref, err e
 	return list, nil
 }
 
-// revision reads the repository and the commit that a page is about: a branch, a tag, or
-// the id of a commit that one of them reaches.
+// revision reads the repository and the requested commit: a branch, a tag, or the id of a
+// reachable commit.
 func (s *Service) revision(r *http.Request) (rev revision, err error) {
 	id, err := newRepoID(r.PathValue("org"), r.PathValue("name"))
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Service) revision(r *http.Request) (rev revision, err error) {
 	return rev, err
 }
 
-// commits lists commits from one on, the newest first.
+// commits lists commits from one on, newest first.
 func (s *Service) commits(ctx context.Context, repo *repository, from string, page, most int) (list []commit, more bool, err error) {
 	out, err := s.store.git.output(
 		ctx,
@@ -170,7 +170,7 @@ type row struct {
 	Size             int64
 }
 
-// directory lists one, directories first.
+// directory lists a directory, subdirectories first.
 func (s *Service) directory(ctx context.Context, repo *repository, tree, path string) (rows []row, err error) {
 	out, err := s.store.git.output(ctx, repo.place(), maxTreeText, "ls-tree", "-z", "--long", "--full-tree", tree)
 	if err != nil {

@@ -43,7 +43,7 @@ func newRepoID(org, name string) (repoID, error) {
 	return repoID{org, name}, nil
 }
 
-// plainText removes what would control a terminal from a text for a client.
+// plainText removes terminal control sequences from a text for a client.
 func plainText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

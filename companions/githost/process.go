@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// git runs the installed git without any configuration of the system or a user, with
-// limits, each process in its own group.
+// git runs the installed git without system or user configuration, with limits, each process in
+// its own group.
 type git struct {
 	program string   // absolute path
 	env     []string // of every process
@@ -26,7 +26,7 @@ type git struct {
 	file    uint64   // bytes of one file that a process writes
 }
 
-// ErrNoGit is a machine without git.
+// ErrNoGit reports that git is not installed.
 var ErrNoGit = errors.New("git hosting needs the program git: install it, and start the service again")
 
 // settings returns settings of git that override a repository's.
@@ -56,7 +56,7 @@ func settings(hooks string) [][2]string {
 		{"transfer.unpackLimit", "1"},
 		{"uploadpack.allowFilter", "true"},
 		{"uploadpack.allowAnySHA1InWant", "false"},
-		// Filters that git answers without a walk of all trees for each client.
+		// Filters that git can serve without walking all trees for each client.
 		{"uploadpackfilter.allow", "false"},
 		{"uploadpackfilter.blob:none.allow", "true"},
 		{"uploadpackfilter.blob:limit.allow", "true"},
@@ -88,10 +88,10 @@ func newGit(hooks, home string, memory, file uint64) (*git, error) {
 	return g, nil
 }
 
-// endTime is how long a killed process may take to end before its pipes are closed.
+// endTime is the time between killing a process and closing its pipes.
 const endTime = 5 * time.Second
 
-// command prepares git; the end of ctx kills it with all that it started.
+// command prepares git; the end of ctx kills its process group.
 func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = append([]string{}, g.env...)
@@ -128,7 +128,7 @@ func (g *git) start(cmd *exec.Cmd) (done <-chan error, err error) {
 
 		awaitExit(cmd.Process.Pid)
 
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what git left running; its id is not free before Wait
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // kills git's child processes; the id is not reused before Wait
 		ended <- cmd.Wait()
 	}()
 
@@ -139,7 +139,8 @@ func (g *git) start(cmd *exec.Cmd) (done <-chan error, err error) {
 	return ended, nil
 }
 
-// awaitExit returns when a process has ended and leaves its id taken.
+// awaitExit returns when a process has ended and leaves it as a zombie, so that its id is not
+// reused.
 func awaitExit(pid int) {
 	for {
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -148,7 +149,7 @@ func awaitExit(pid int) {
 	}
 }
 
-// limit bounds a process that has read no input yet, and all that it starts.
+// limit sets the limits of a process that has read no input yet, and of its children.
 func (g *git) limit(pid int) error {
 	for resource, most := range map[int]uint64{unix.RLIMIT_AS: g.memory, unix.RLIMIT_FSIZE: g.file, unix.RLIMIT_CORE: 0} {
 		if most == 0 && resource != unix.RLIMIT_CORE {
@@ -195,7 +196,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// exited is a git that ended with another exit code than 0.
+// exited is the error of a git process with a non-zero exit code.
 type exited struct {
 	code int
 	text string // the end of its standard error
@@ -205,10 +206,10 @@ func (e *exited) Error() string {
 	return fmt.Sprintf("git ended with exit code %d: %s", e.code, e.text)
 }
 
-// place is where git finds objects and references.
+// place is a repository and an optional quarantine directory.
 type place struct {
 	dir        string // the repository
-	quarantine string // further objects, of a push that is not accepted yet; none when empty
+	quarantine string // further objects, of a push that is not accepted yet; empty: none
 }
 
 func (p place) env() []string {
@@ -230,7 +231,7 @@ func (g *git) output(ctx context.Context, at place, most int, args ...string) ([
 	return out.Bytes(), err
 }
 
-// run runs a git on a repository.
+// run runs git on a repository.
 func (g *git) run(ctx context.Context, at place, in io.Reader, out io.Writer, args ...string) error {
 	var complaint tail
 

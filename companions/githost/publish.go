@@ -14,7 +14,7 @@ import (
 	"everloop/internal/skillpack"
 )
 
-// refusal is a reason for the client why a push is not accepted.
+// refusal is the reason for rejecting a push, for the client.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
@@ -78,7 +78,7 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 	})
 	if problem, ok := errors.AsType[*edge.Problem](err); ok {
 		detail := problem.Detail
-		if rule, named := strings.CutPrefix(detail, "path.version: "); named { // the place in the request to the registry
+		if rule, named := strings.CutPrefix(detail, "path.version: "); named { // the field of the request to the registry
 			detail = "the version in " + skillpack.DocumentName + " " + rule
 		}
 

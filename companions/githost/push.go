@@ -27,7 +27,7 @@ const (
 	maxRefsText  = 4 << 20   // bytes of their list
 )
 
-// push is one push under way.
+// push is one push in progress.
 type push struct {
 	service *Service
 	repo    *repository
@@ -48,7 +48,7 @@ func (p *push) serve(ctx context.Context) {
 
 	var request hook.Request
 	if err := json.NewDecoder(io.LimitReader(p.conn, hook.MaxRequest)).Decode(&request); err != nil {
-		return // git ended without asking, or another push failed before its hook
+		return // git ended without a request, or another push failed before its hook
 	}
 
 	err := p.decide(ctx, request)
@@ -63,7 +63,7 @@ func (p *push) serve(ctx context.Context) {
 	}
 
 	p.accepted = err == nil
-	_ = p.replies.Encode(hook.Reply{Done: true, Accept: p.accepted}) // the hook refuses without an answer
+	_ = p.replies.Encode(hook.Reply{Done: true, Accept: p.accepted}) // without a reply the hook rejects
 }
 
 // say sends the client a text.
@@ -125,7 +125,7 @@ func (p *push) claim(ctx context.Context) error {
 	return err
 }
 
-// quarantined returns the repository with the objects of the push.
+// quarantined returns the repository including the objects of the push.
 func (p *push) quarantined(dir string) (place, error) {
 	if dir == "" { // the push contains no objects
 		return p.repo.place(), nil
@@ -171,7 +171,7 @@ func (p *push) checkRoom(request hook.Request) error {
 	return nil
 }
 
-// room refuses a push while the disk has no room for it.
+// room rejects a push while the disk has not enough space.
 func (s *Service) room() error {
 	if s.cfg.Room == nil {
 		return nil
@@ -185,8 +185,8 @@ func (s *Service) room() error {
 	return nil
 }
 
-// checkRefs checks the names of references, how many there are afterwards, and that git
-// will store them: what main publishes stays published.
+// checkRefs checks the names and the number of references, and that git will store them, so
+// that a published main is also stored.
 func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 	count := 0
 
@@ -266,7 +266,7 @@ func fits(there map[string]string, updates []hook.Update) error {
 	return nil
 }
 
-// shortName returns the name of a branch or tag as people write it.
+// shortName returns the short name of a branch or tag.
 func shortName(ref string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(ref, "refs/heads/"), "refs/tags/")
 }

@@ -10,7 +10,7 @@ import (
 	"everloop/internal/limit"
 )
 
-// maxWaiting bounds the requests that wait.
+// maxWaiting bounds the waiting requests.
 const maxWaiting = 256
 
 // queue bounds how many git processes run concurrently. One key has at most three quarters

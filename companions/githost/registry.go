@@ -39,7 +39,7 @@ func newRegistry(base string) *registry {
 	}}
 }
 
-// errUnavailable is a registry that does not answer.
+// errUnavailable reports that the registry is unavailable.
 func errUnavailable() error {
 	return edge.Refuse(http.StatusServiceUnavailable, "registry_unavailable",
 		"the skill registry does not answer, so that nothing was changed: try again")
@@ -83,8 +83,8 @@ func (r *registry) call(ctx context.Context, method, path, token, contentType st
 	return 0, nil, edge.Refuse(response.StatusCode, problem.Code, "%s", problem.Detail)
 }
 
-// mayWrite checks that the holder of a token may publish for an organisation. One that
-// does not exist may be made by its first publisher: exists is false.
+// mayWrite checks that the owner of a token can publish for an organisation. exists is false
+// for an organisation that the first publisher can create.
 func (r *registry) mayWrite(ctx context.Context, org, token string) (exists bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -119,13 +119,13 @@ func (r *registry) claim(ctx context.Context, org, token string) error {
 	return err
 }
 
-// ping reports whether the registry works.
+// ping checks that the registry works.
 func (r *registry) ping(ctx context.Context) error {
 	_, _, err := r.call(ctx, http.MethodGet, "/api/health", "", "", nil)
 	return err
 }
 
-// upload is a package to be published.
+// upload is a package to publish.
 type upload struct {
 	id      repoID
 	version string
@@ -139,7 +139,7 @@ type upload struct {
 type published struct {
 	Digest   string   `json:"digest"`
 	Warnings []string `json:"warnings"`
-	again    bool     // it was published before, with this content
+	again    bool     // it was published before, with the same content
 }
 
 // publish stores a version, with retries while the registry is busy.

@@ -25,7 +25,7 @@ import (
 	"everloop/internal/hosts"
 )
 
-// Config of the service.
+// Config configures the service.
 type Config struct {
 	Dir         string // directory of all its data; created when it is missing
 	RegistryURL string
@@ -59,7 +59,7 @@ const (
 	DefaultOrganizationBytes = 10 << 30
 )
 
-// Bounds of the work under way.
+// Bounds of concurrent work.
 const (
 	slotWait     = 30 * time.Second
 	transferTime = 15 * time.Minute // of one clone or push, with the slowest client
@@ -79,11 +79,11 @@ type Service struct {
 	version  string // of git
 
 	checking sync.Mutex
-	checked  time.Time // when found was
+	checked  time.Time // time of found
 	found    state
 }
 
-// Open takes the directory. The caller closes the service.
+// Open locks the directory. The caller must close the service.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -119,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		}
 	}
 
-	for _, path := range []*string{&cfg.Dir, &cfg.Program} { // git works in another directory
+	for _, path := range []*string{&cfg.Dir, &cfg.Program} { // git runs in another directory
 		if *path, err = filepath.Abs(*path); err != nil {
 			return nil, err
 		}
@@ -144,11 +144,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Close releases the directory.
+// Close unlocks the directory.
 func (s *Service) Close() { s.store.close() }
 
-// Serve answers requests, and repacks repositories, until ctx ends. It closes the
-// listener and the service.
+// Serve handles requests, and repacks repositories, until ctx ends. It closes the listener and
+// the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
 
@@ -168,10 +168,10 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	}.Serve(ctx, listener)
 }
 
-// pagePrefix starts the paths of pages: no organisation has such a name.
+// pagePrefix is the prefix of pages' paths: no organisation can have this name.
 const pagePrefix = "/-/"
 
-// Handler serves the whole service, without the guard of its listener.
+// Handler returns the handler of the whole service, without the guard of its listener.
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
@@ -194,7 +194,7 @@ func (s *Service) handle(mux *http.ServeMux, route string, serve func(w http.Res
 	}))
 }
 
-// state is the answer of a health check.
+// state is the result of a health check.
 type state struct {
 	Status       string `json:"status"`
 	Repositories int    `json:"repositories"`
@@ -229,7 +229,7 @@ func (s *Service) report(w http.ResponseWriter, r *http.Request, good func(state
 // Bounds of a health check, which needs no credentials.
 const (
 	checkTime = 5 * time.Second
-	checkEach = time.Second // all requests within it get one answer
+	checkEach = time.Second // requests within it share one result
 )
 
 // state checks the service, at most once in checkEach.

@@ -34,16 +34,16 @@ const (
 	maxAdvertised = 8 << 20  // bytes of a list of references
 	maxWants      = 16 << 20 // bytes of a request for objects, unpacked
 	pushOverhead  = 1 << 20  // bytes of a push in addition to its pack
-	drained       = 64 << 20 // bytes read of a push after git has refused it, so that its client reads the reason
+	drained       = 64 << 20 // bytes read of a push after git has rejected it, so that its client reads the reason
 )
 
-// protocolForm is what git clients send: keys and values without anything that a shell or
-// a log would take for more.
+// protocolForm matches the Git-Protocol header of git clients: keys and values that are safe
+// for a shell and a log.
 var protocolForm = regexp.MustCompile(`^[a-z0-9=.:-]{1,100}$`)
 
 func gitClient(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "git/") }
 
-// serveGit answers a client of git.
+// serveGit handles requests of git clients.
 func (s *Service) serveGit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), transferTime)
 	defer cancel()
@@ -81,7 +81,7 @@ func (s *Service) routeGit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if len(parts) == 2 || parts[2] == "" { // the address that people clone, opened in a browser
+	if len(parts) == 2 || parts[2] == "" { // the clone URL, opened in a browser
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return methodNotAllowed(w, "GET, HEAD")
 		}
@@ -139,7 +139,7 @@ func (s *Service) advertise(w http.ResponseWriter, r *http.Request, id repoID) e
 
 	out, complaint := &bounded{most: maxAdvertised}, &tail{}
 
-	if !strings.Contains(":"+version+":", ":version=2:") { // which has no line that names the service
+	if !strings.Contains(":"+version+":", ":version=2:") { // version 2 has no service line
 		line := "# service=" + service + "\n"
 		fmt.Fprintf(out, "%04x%s0000", len(line)+4, line)
 	}
@@ -161,8 +161,8 @@ func (s *Service) advertise(w http.ResponseWriter, r *http.Request, id repoID) e
 	return nil
 }
 
-// advertised checks a first request, and returns whose references are listed and by which
-// key its slot is taken. A repository that a push would make has none.
+// advertised checks a first request, and returns the repository and the key of its slot. The
+// repository is nil if a push would create it.
 func (s *Service) advertised(r *http.Request, id repoID, service string) (at place, key string, err error) {
 	if service == uploadPack {
 		repo, err := s.repository(id)
@@ -190,7 +190,7 @@ func (s *Service) advertised(r *http.Request, id repoID, service string) (at pla
 	return repo.place(), caller.ID, nil
 }
 
-// address returns the key of a client without credentials.
+// address returns the queue key of a client without credentials.
 func address(r *http.Request) string {
 	return "address " + clients.Network(edge.Client(r)).String()
 }
@@ -236,7 +236,7 @@ func body(w http.ResponseWriter, r *http.Request, service string, most int64) (i
 	return nil, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body may be compressed with gzip only")
 }
 
-// fetch sends objects.
+// fetch handles a request for objects.
 func (s *Service) fetch(w http.ResponseWriter, r *http.Request, id repoID) error {
 	in, err := body(w, r, uploadPack, maxWants)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *Service) fetch(w http.ResponseWriter, r *http.Request, id repoID) error
 
 	err = s.feed(cmd, in, nil)
 	if err != nil && r.Context().Err() == nil {
-		// The client has its reason in git's own answer.
+		// Git's own output contains the reason.
 		s.log.Debug("a fetch ended with an error", "repository", id.String(), "error", err, "stderr", plainText(string(complaint.text)))
 
 		if !out.begun {
@@ -273,7 +273,7 @@ func (s *Service) fetch(w http.ResponseWriter, r *http.Request, id repoID) error
 	return nil
 }
 
-// receive takes a push.
+// receive handles a push.
 func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) error {
 	caller, exists, err := s.writer(r.Context(), r, id.org)
 	if err == nil {
@@ -326,7 +326,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 	return err
 }
 
-// dropEmpty removes the repository that a refused first push has made.
+// dropEmpty removes a repository that a rejected first push has created.
 func (s *Service) dropEmpty(ctx context.Context, repo *repository) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // the client may have disconnected
 	defer cancel()
@@ -336,7 +336,7 @@ func (s *Service) dropEmpty(ctx context.Context, repo *repository) {
 	}
 }
 
-// flush is the packet that ends a list of packets.
+// flush is the flush packet, which ends a list of packets.
 const flush = "0000"
 
 // receive runs git on a push, with the hook's socket.
@@ -355,7 +355,7 @@ func (p *push) receive(w http.ResponseWriter, r *http.Request, in io.ReadCloser)
 	cmd.Env = append(cmd.Env, hook.Variable+"=1")
 	cmd.ExtraFiles = []*os.File{theirs}
 	out := answer(w, receivePack)
-	_ = http.NewResponseController(w).EnableFullDuplex() // a refusal is sent while the push is still read
+	_ = http.NewResponseController(w).EnableFullDuplex() // a rejection is sent while the push is still read
 	complaint := &tail{}
 	cmd.Stdout, cmd.Stderr = out, complaint
 
@@ -407,8 +407,8 @@ func (p *push) connect() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-// feed runs a prepared git on the body of a request. After git has ended, some more of the
-// body is read, so that the client, which sends first and reads then, gets the answer.
+// feed runs a prepared git on the body of a request. After git has ended, it drains some more
+// of the body, because clients read the response only after sending.
 func (s *Service) feed(cmd *exec.Cmd, in io.ReadCloser, started func()) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -433,7 +433,7 @@ func (s *Service) feed(cmd *exec.Cmd, in io.ReadCloser, started func()) error {
 			return
 		}
 
-		stdin.Close() // before its end: git finds the input cut off
+		stdin.Close() // before its end: git detects truncated input
 
 		_, _ = io.Copy(io.Discard, io.LimitReader(in, drained))
 	}()
@@ -445,7 +445,7 @@ func (s *Service) feed(cmd *exec.Cmd, in io.ReadCloser, started func()) error {
 	return err
 }
 
-// streamed is the answer of a service, sent on as git writes it.
+// streamed streams git's output to the response.
 type streamed struct {
 	w       http.ResponseWriter
 	service string

@@ -25,7 +25,7 @@ import (
 const (
 	maxRepositories = 2000 // of an organisation, equal to the registry's maximum of skills
 	maxOrgs         = 10_000
-	lockWait        = time.Minute // for maintenance, or another push to main, to end
+	lockWait        = time.Minute // max wait for maintenance, or another push to main
 )
 
 // store is the directory of all repositories:
@@ -42,16 +42,16 @@ type store struct {
 
 	mu      sync.Mutex
 	handles map[repoID]*repository
-	making  sync.Mutex // one repository at a time, so that the bounds hold
+	making  sync.Mutex // serializes creation, so that the bounds are exact
 }
 
 // repository is an existing repository.
 type repository struct {
 	id  repoID
 	dir string
-	// use is held once by each push, and whole by maintenance.
+	// Each push acquires one unit of use, maintenance all.
 	use *semaphore.Weighted
-	// published is held by a push to main from its checks to its end.
+	// published is locked by a push to main from its checks to its end.
 	published *semaphore.Weighted
 }
 
@@ -111,7 +111,7 @@ func (s *store) prepare(ctx context.Context, cfg Config) error {
 	return s.clean()
 }
 
-// takeLock waits some seconds for a process that is about to end.
+// takeLock locks the directory, waiting some seconds for a process that is about to end.
 func takeLock(ctx context.Context, file *os.File) error {
 	const within, pause = 10 * time.Second, 100 * time.Millisecond
 
@@ -161,8 +161,8 @@ func (s *store) initialise(ctx context.Context, dir string) error {
 	return s.git.run(ctx, place{dir: dir}, nil, nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir)
 }
 
-// clean removes what pushes left that were cut off: locks of references, and objects that
-// were not accepted. No git works on the repositories then: each ended with its service.
+// clean removes leftovers of interrupted pushes: locks of references, and objects that were not
+// accepted. No git process uses the repositories at this time: each ended with its service.
 func (s *store) clean() error {
 	list, err := s.list()
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *store) clean() error {
 
 func (s *store) path(id repoID) string { return filepath.Join(s.roots(), id.org, id.name+suffix) }
 
-// list returns all repositories in the order of their names.
+// list returns all repositories, sorted by name.
 func (s *store) list() ([]repoID, error) {
 	var all []repoID
 
@@ -280,7 +280,7 @@ func (s *store) occupy(ctx context.Context, id repoID) (*repository, error) {
 	}
 }
 
-// dropEmpty removes a repository that has no branch and no tag, unless it is in use.
+// dropEmpty deletes a repository without branches and tags, unless it is in use.
 func (s *store) dropEmpty(ctx context.Context, repo *repository) error {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -310,7 +310,7 @@ func (s *store) dropEmpty(ctx context.Context, repo *repository) error {
 
 	delete(s.handles, repo.id)
 
-	_ = os.Remove(filepath.Dir(repo.dir)) // of the organisation; it stays where others are in it
+	_ = os.Remove(filepath.Dir(repo.dir)) // of the organisation; fails if it has other repositories
 
 	return nil
 }
@@ -364,7 +364,7 @@ func (s *store) ensure(ctx context.Context, id repoID) (*repository, error) {
 	return r, err
 }
 
-// bound refuses one more entry of a directory that has as many as it may.
+// bound rejects another entry in a directory that has reached its maximum.
 func bound(dir, entry string, most int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -392,7 +392,7 @@ func syncDir(dir string) error {
 func size(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // git has removed it in the meantime
+			return nil // git has deleted it in the meantime
 		}
 
 		if err != nil || entry.IsDir() {
@@ -414,7 +414,7 @@ func size(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// take acquires a part of a lock within lockWait.
+// take acquires units of a semaphore within lockWait.
 func take(ctx context.Context, lock *semaphore.Weighted, n int64) error {
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()

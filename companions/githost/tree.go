@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// entry is one file of a tree, or one directory where a tree is listed flat.
+// entry is one file of a tree, or one directory in a non-recursive listing.
 type entry struct {
 	mode string // as git writes it: 100644, 100755, 120000, 160000, 040000
 	id   string
@@ -85,7 +85,7 @@ func atZero(data []byte, end bool) (advance int, token []byte, err error) {
 	}
 
 	if end && len(data) > 0 {
-		return 0, nil, errTooMany // cut off
+		return 0, nil, errTooMany // truncated
 	}
 
 	return 0, nil, nil
@@ -108,8 +108,8 @@ func readEntry(line string) (e entry, err error) {
 	return e, err
 }
 
-// contents reads files one after the other with one git. take gets each file's content,
-// of the size of its entry.
+// contents reads files sequentially with one git process. take receives each file's content, of
+// the size of its entry.
 func (g *git) contents(ctx context.Context, at place, list []entry, take func(e entry, content io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

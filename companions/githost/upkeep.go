@@ -16,8 +16,8 @@ const (
 	repackTime = 10 * time.Minute
 )
 
-// plan has a repository repacked when it has many packs, or when branches were deleted,
-// whose objects count against the quota until then.
+// plan schedules a repack of a repository that has many packs, or whose branches were deleted,
+// because unreachable objects count against the quota until then.
 func (s *Service) plan(repo *repository, removed bool) {
 	if !removed && packs(repo.dir) < manyPacks {
 		return
@@ -25,7 +25,7 @@ func (s *Service) plan(repo *repository, removed bool) {
 
 	select {
 	case s.upkeep <- repo.id:
-	default: // the next push plans it again
+	default: // the next push schedules it again
 	}
 }
 
@@ -44,7 +44,7 @@ func packs(dir string) (n int) {
 	return n
 }
 
-// maintain repacks one repository after the other until ctx ends.
+// maintain repacks repositories sequentially until ctx ends.
 func (s *Service) maintain(ctx context.Context) {
 	for {
 		select {

@@ -96,7 +96,7 @@ func (s *Service) findUsers(ctx context.Context, q, after string, limit int) (ac
 // maxID bounds an id of this service in a request.
 const maxID = 64
 
-// plainText reports whether PostgreSQL takes a text.
+// plainText reports whether PostgreSQL can store a text.
 func plainText(text string) bool {
 	for _, r := range text {
 		if r == 0 {
@@ -125,7 +125,7 @@ func pageLimit(r *http.Request, usual int) (int, error) {
 type account struct {
 	user
 	Sessions       int  `json:"sessions"`        // number of open sessions
-	PersonalTokens int  `json:"personal_tokens"` // that hold
+	PersonalTokens int  `json:"personal_tokens"` // number of valid ones
 	HasPassword    bool `json:"has_password"`
 	TOTP           bool `json:"totp"` // a second factor is required
 }
@@ -176,7 +176,7 @@ func noUser() *Fault {
 	return fault(http.StatusNotFound, "user_not_found", "this user does not exist")
 }
 
-// accountChange is what an administrator may change of an account; nil leaves a field.
+// accountChange contains the fields that an administrator can change; nil fields are unchanged.
 type accountChange struct {
 	Name          *string `json:"name"`
 	Email         *string `json:"email"`
@@ -198,7 +198,7 @@ func (in accountChange) check() error {
 	return nil
 }
 
-// apply changes an account, and lists the fields that have another value then.
+// apply changes an account, and returns the names of the changed fields.
 func (in accountChange) apply(u *user) []string {
 	var changed []string
 
@@ -395,7 +395,7 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// removeWays removes passkeys or links of a user whose account others may have entered.
+// removeWays removes passkeys or links of a user whose account may be compromised.
 func (s *Service) removeWays(action, statement string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.administrator(r)
@@ -425,8 +425,8 @@ const (
 	dropConsents = `DELETE FROM identity.consents WHERE user_id = $1`
 )
 
-// deleteUser closes an account with its sessions and personal tokens. The last
-// administrator stays.
+// deleteUser closes an account and ends its sessions and personal tokens. The last
+// administrator cannot be deleted.
 func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.administrator(r)
 	if err != nil {

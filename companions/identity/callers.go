@@ -26,14 +26,14 @@ import (
 // caller is the author of a request: a person of this service, or the owner of an API key of
 // the agent.
 type caller struct {
-	user          user   // the zero one for a key whose user has no account here
+	user          user   // the zero value for a key whose user has no account here
 	sessionID     string // by cookie or access token
 	clientID      string // of the OpenID client that the access token was made for
 	restricted    bool   // that client is not a front end of the product: it cannot manage the account
 	tokenID       string // by personal token
 	agentUser     string // by API key: the agent's id of its user
 	administrator bool
-	unproven      bool // an administrator must use a second factor, and this credential was made without one
+	unproven      bool // an administrator must use a second factor, and this credential was issued without one
 }
 
 // actor returns the actor for the audit log.
@@ -116,7 +116,7 @@ func (s *Service) bySession(ctx context.Context, condition string, value any) (c
 	return c, err
 }
 
-// lacks reports whether a user administers, must have a second factor for it, and does not
+// lacks reports whether a user is an administrator who must have a second factor, and does not
 // fulfil a condition about user u and session s.
 func (s *Service) lacks(ctx context.Context, u user, condition, sessionID string) (lacks bool, err error) {
 	if !s.cfg.AdminSecondFactor || !u.Administrator {
@@ -146,7 +146,7 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 	return c, err
 }
 
-// oneUser reads a user with the id of the credential that found them.
+// oneUser reads a user and the id of their credential.
 func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...any) (user, error) {
 	var u user
 
@@ -225,14 +225,14 @@ func (s *Service) checkFirstFactor(ctx context.Context, c caller) error {
 	return err
 }
 
-// prove notes that the person of a session has shown a second factor after the sign-in.
+// prove records that a session's person has used a second factor after the sign-in.
 func prove(ctx context.Context, tx pgx.Tx, sessionID string) error {
 	_, err := tx.Exec(ctx, `UPDATE identity.sessions SET amr = trim(amr || ' mfa') WHERE id = $1 AND amr !~ '\mmfa\M'`, sessionID)
 
 	return err
 }
 
-// administrator is identify for what only administrators may do.
+// administrator is identify for administrators only.
 func (s *Service) administrator(r *http.Request) (caller, error) {
 	c, err := s.identify(r)
 	if err == nil && c.unproven {
@@ -284,7 +284,7 @@ type knownKey struct {
 const (
 	agentTimeout = 5 * time.Second
 	keyGuesses   = 30              // different wrong keys of one client in a minute
-	keyFor       = 5 * time.Second // how long an answer of the agent is used
+	keyFor       = 5 * time.Second // how long a response of the agent is cached
 	maxKeys      = 1000
 )
 
@@ -365,7 +365,7 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 
 	r.Header.Set("Authorization", "Bearer "+key)
 
-	if from.IsValid() { // an agent that trusts this service counts by it
+	if from.IsValid() { // an agent that trusts this service counts by this address
 		r.Header.Set("X-Forwarded-For", from.String())
 	}
 
@@ -396,8 +396,8 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 	unscoped := len(me.Scopes) == 0
 	c := caller{agentUser: me.ID, administrator: me.Administrator}
 
-	// A key of an account here opens no more than the account: the agent learns of its end
-	// and of its rights later.
+	// A key of an account here has at most the account's rights: the agent receives changes of
+	// the account with a delay.
 	if me.Issuer == s.cfg.Issuer {
 		var id string
 

@@ -32,8 +32,8 @@ func (s *Service) consentPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// submitConsent takes the form of the consent page. No other credential than the cookie of
-// a browser's session counts: a client cannot consent to itself.
+// submitConsent handles the form of the consent page. Only the cookie of a browser's session is
+// accepted, so that a client cannot consent for itself.
 func (s *Service) submitConsent(w http.ResponseWriter, r *http.Request) error {
 	values, err := s.form(w, r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) submitConsent(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// listConsents shows the clients that the caller has allowed.
+// listConsents lists the clients that the caller has consented to.
 func (s *Service) listConsents(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) withdrawConsent(w http.ResponseWriter, r *http.Request) error 
 	return noContent(w, s.withdraw(r, c, r.PathValue("client_id")))
 }
 
-// submitWithdrawal takes the form of the account page that withdraws a consent.
+// submitWithdrawal handles the account page's form that withdraws a consent.
 func (s *Service) submitWithdrawal(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err := s.withdraw(r, c, r.PostForm.Get("client_id")); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *Service) withdraw(r *http.Request, c caller, clientID string) error {
 	return err
 }
 
-// showConsents adds the clients that the person has allowed to the page.
+// showConsents adds the person's consents to the page.
 func (s *Service) showConsents(ctx context.Context, c caller, v *pages.View) error {
 	found, err := s.oidc.Consents(ctx, c.user.ID)
 

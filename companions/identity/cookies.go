@@ -14,10 +14,10 @@ const (
 	upstreamCookie = "everloop_upstream"
 )
 
-// cookiePaths limit cookies over HTTP. Over HTTPS the prefix demands the path /.
+// cookiePaths restrict cookies over HTTP. Over HTTPS the prefix requires the path /.
 var cookiePaths = map[string]string{sessionCookie: "/", refreshCookie: "/api/v1/auth", upstreamCookie: "/signin/"}
 
-// newCookie returns a cookie that removes itself; callers set its value and life.
+// newCookie returns a cookie that deletes itself; callers set its value and lifetime.
 func newCookie(name string, https bool) *http.Cookie {
 	path := cookiePaths[name]
 	if https {
@@ -35,7 +35,7 @@ func (s *Service) setCookie(w http.ResponseWriter, r *http.Request, name, value 
 	http.SetCookie(w, cookie)
 }
 
-// cookie reads a cookie by the one name that it has over the scheme of the request.
+// cookie reads a cookie by its name for the scheme of the request.
 func (s *Service) cookie(r *http.Request, name string) (*http.Cookie, error) {
 	return r.Cookie(clients.CookieName(name, s.overTLS(r)))
 }

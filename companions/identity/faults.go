@@ -18,7 +18,8 @@ func fault(status int, code, format string, args ...any) *Fault {
 
 func invalid(field, format string, args ...any) *Fault { return edge.Invalid(field, format, args...) }
 
-// unauthorized returns the one answer to missing and to wrong credentials.
+// unauthorized returns the fault of missing and of wrong credentials, which are not
+// distinguished.
 func unauthorized() *Fault {
 	return fault(http.StatusUnauthorized, "unauthorized", "valid credentials are required")
 }
@@ -54,8 +55,8 @@ func answer(w http.ResponseWriter, status int, body any) { edge.WriteJSON(w, sta
 // maxBody bounds a request's body.
 const maxBody = 64 << 10
 
-// decode reads a JSON object. Unknown fields are ignored. Only application/json is
-// accepted, which no form of another site can send.
+// decode parses a JSON object. Unknown fields are ignored. It accepts only application/json,
+// which a form of another site cannot send.
 func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {

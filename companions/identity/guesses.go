@@ -16,7 +16,7 @@ import (
 	"everloop/internal/clients"
 )
 
-// allowance is a bucket of wrong guesses; an empty one is full again after a time.
+// allowance is a bucket of wrong guesses, which refills over a period.
 type allowance struct {
 	key  string
 	most int
@@ -28,7 +28,8 @@ func (s *Service) addressAllowance(r *http.Request) allowance {
 	return allowance{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses, time.Minute}
 }
 
-// allAddresses is how many times the guesses of one address a user name has over all addresses.
+// allAddresses is the ratio of a user name's guesses over all addresses to those at one
+// address.
 const allAddresses = 10
 
 // passwordAllowances returns the allowances of a password attempt: of the address, of the user
@@ -47,8 +48,8 @@ func (s *Service) passwordAllowances(r *http.Request, username string) ([]allowa
 	return out, err
 }
 
-// signedInFrom reports whether a session of a user, open or ended recently, was opened from
-// a network.
+// signedInFrom reports whether a session of a user, open or recently ended, was started from a
+// network.
 func (s *Service) signedInFrom(ctx context.Context, name string, network netip.Prefix) (bool, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT s.address FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id

@@ -18,7 +18,7 @@ import (
 
 const maxLinks = 20 // of one user
 
-// linkView is an account elsewhere as its user sees it.
+// linkView is a linked account as its user sees it.
 type linkView struct {
 	ID        string    `json:"id"`
 	Provider  string    `json:"provider"`
@@ -50,13 +50,13 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.External
 				"no account here belongs to this sign-in: sign in with your password, then link it on your account page")
 		}
 
-		// Two first sign-ins of one address are made one after the other.
+		// Two first sign-ins with one address are serialized.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('identity/email/' || lower($1), 0))`,
 			who.Email); err != nil {
 			return err
 		}
 
-		// Another tab of the same person may have made the account before the lock was free.
+		// Another tab of the same person may have created the account before the lock was free.
 		if found, err := s.linked(ctx, tx, who, &u, &hash); err != nil || found {
 			return err
 		}
@@ -80,7 +80,8 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.External
 	return u, proof{AMR: byProvider, Password: accounts.Hash(hash), Issuer: who.Issuer, Subject: who.Subject}, err
 }
 
-// linked finds the user of an account elsewhere with the hash of their password, and notes its use.
+// linked returns the user of a linked account with the hash of their password, and records its
+// use.
 func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser, u *user, hash *string) (bool, error) {
 	var open bool
 
@@ -199,7 +200,7 @@ func (s *Service) linksOf(ctx context.Context, userID string) ([]linkView, error
 	return append([]linkView{}, found...), err
 }
 
-// unlink removes a link. The last one of a user without a password stays.
+// unlink removes a link. The last link of a user without a password cannot be removed.
 func (s *Service) unlink(ctx context.Context, userID, id string) error {
 	missing := fault(http.StatusNotFound, "link_not_found", "this link does not exist")
 	if len(sane([]string{id})) == 0 {
@@ -239,7 +240,7 @@ func (s *Service) unlink(ctx context.Context, userID, id string) error {
 	})
 }
 
-// listLinks shows the accounts elsewhere with which the caller signs in.
+// listLinks lists the linked accounts of the caller.
 func (s *Service) listLinks(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
 	if err != nil {
@@ -266,7 +267,7 @@ func (s *Service) removeLink(w http.ResponseWriter, r *http.Request) error {
 	return noContent(w, s.unlink(r.Context(), c.user.ID, r.PathValue("id")))
 }
 
-// submitUnlink takes the form of the account page that removes a link.
+// submitUnlink handles the account page's form that removes a link.
 func (s *Service) submitUnlink(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err := s.unlink(r.Context(), c.user.ID, r.PostForm.Get("id")); err != nil {
 		return err

@@ -32,7 +32,7 @@ func checkPasskeyName(name string) error {
 	return checkName("body.name", name, 64)
 }
 
-// keepPasskey adds a passkey to a user's.
+// keepPasskey stores a passkey of a user.
 func (s *Service) keepPasskey(ctx context.Context, c caller, name string, key passkeys.Key) (passkeyView, error) {
 	made, userID := passkeyView{ID: accounts.NewID(), Name: name}, c.user.ID
 
@@ -89,7 +89,7 @@ func (s *Service) passkeysOf(ctx context.Context, userID string) ([]passkeyView,
 	return append([]passkeyView{}, found...), err
 }
 
-// listPasskeys shows the caller's passkeys.
+// listPasskeys lists the caller's passkeys.
 func (s *Service) listPasskeys(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.settingUp(r)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Service) removePasskey(w http.ResponseWriter, r *http.Request) error {
 	return noContent(w, s.dropPasskey(r.Context(), c.user.ID, r.PathValue("id")))
 }
 
-// submitPasskeys takes the forms of the account page that rename or remove a passkey.
+// submitPasskeys handles the account page's forms that rename or remove a passkey.
 func (s *Service) submitPasskeys(w http.ResponseWriter, r *http.Request, c caller) error {
 	var err error
 

@@ -15,10 +15,10 @@ import (
 	"everloop/companions/identity/passkeys"
 )
 
-const byPasskey = "pop user mfa" // possession of the key, and the authenticator's own check of the person
+const byPasskey = "pop user mfa" // possession of the key, and the authenticator's verification of the person
 
-// ceremony is the state between the two requests of a registration or a sign-in. It is
-// sealed into the answer to the first.
+// ceremony is the state between the two requests of a registration or a sign-in. It is sealed
+// into the response to the first.
 type ceremony struct {
 	UserID string          `json:"u"`
 	State  json.RawMessage `json:"s"`
@@ -57,7 +57,7 @@ func (s *Service) openCeremony(purpose, text string) (ceremony, error) {
 	return c, nil
 }
 
-// party returns the relying party; a Fault where passkeys are not offered.
+// party returns the relying party; a Fault if passkeys are not offered.
 func (s *Service) party() (*passkeys.Party, error) {
 	if s.passkeys == nil {
 		return nil, fault(http.StatusConflict, "passkeys_unavailable",
@@ -71,7 +71,7 @@ func passkeyRefused() *Fault {
 	return fault(http.StatusUnauthorized, "passkey_refused", "this passkey was not accepted")
 }
 
-// holder reads a person with their passkeys.
+// holder returns a person with their passkeys.
 func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passkeys.User, error) {
 	rows, _ := q.Query(ctx, `SELECT credential_id, credential FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
 		u.ID, maxPasskeys)
@@ -80,7 +80,7 @@ func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passk
 	return passkeys.User{ID: u.ID, Username: u.Username, Name: u.Name, Keys: keys}, err
 }
 
-// beginPasskey answers with the options of a new passkey.
+// beginPasskey returns the options of a new passkey.
 func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.settingUp(r)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 const defaultToken = "default"
 
-// tokenOwner is [Service.person] for the routes of personal tokens, which are for the person
-// themselves: a client of the OpenID provider would outlive its consent by one.
+// tokenOwner is [Service.person] for the routes of personal tokens, which only people can use:
+// with a token, a client of the OpenID provider could outlive its consent.
 func (s *Service) tokenOwner(r *http.Request) (caller, error) {
 	c, err := s.person(r)
 	if err == nil && c.clientID != "" {
@@ -25,8 +25,8 @@ func (s *Service) tokenOwner(r *http.Request) (caller, error) {
 	return c, err
 }
 
-// defaultPersonalToken answers with the caller's default token: made at the first call,
-// the same at each one until it expires or is revoked.
+// defaultPersonalToken returns the caller's default token. The first call creates it; later
+// calls return the same until it expires or is revoked.
 func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.tokenOwner(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 			WHERE  user_id = $1 AND name = $2 AND revoked_at IS NULL`,
 			c.user.ID, defaultToken).Scan(&id, &sealed, &created, &expires)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return unauthorized() // the user or the token was removed in this moment
+			return unauthorized() // the user or the token was deleted concurrently
 		}
 
 		return err

@@ -15,10 +15,10 @@ import (
 // replaced or removed between its check and the start of the session, which therefore verifies
 // that it still exists.
 type proof struct {
-	AMR      string `json:"a"`           // as ID tokens have it
+	AMR      string `json:"a"`           // value for ID tokens
 	Password []byte `json:"p,omitempty"` // hash of the password's hash at the check; nil: any
 	Passkey  []byte `json:"k,omitempty"` // id of the credential
-	Issuer   string `json:"i,omitempty"` // of the account elsewhere
+	Issuer   string `json:"i,omitempty"` // of the linked account
 	Subject  string `json:"s,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (p proof) check(ctx context.Context, tx pgx.Tx, userID, hash string) error 
 	}
 
 	if p.Passkey != nil {
-		// People remove their passkeys without the lock of the user: the lock of the row orders that.
+		// Passkeys are removed without the lock of the user, so the row is locked.
 		tag, err := tx.Exec(ctx, `SELECT 1 FROM identity.passkeys WHERE credential_id = $1 AND user_id = $2 FOR KEY SHARE`,
 			p.Passkey, userID)
 		if err != nil {
@@ -58,7 +58,7 @@ func (p proof) check(ctx context.Context, tx pgx.Tx, userID, hash string) error 
 	return nil
 }
 
-// auditRefused records that a sign-in was refused after its credential had been accepted.
+// auditRefused records a sign-in that was rejected after its credential was accepted.
 func (s *Service) auditRefused(r *http.Request, u user, p proof) error {
 	details := map[string]string{"address": edge.Client(r).String(), "by": p.AMR, "reason": "changed meanwhile"}
 

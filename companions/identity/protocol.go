@@ -23,7 +23,7 @@ func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
-	if r.URL.RawQuery != "" { // it would be in logs of proxies
+	if r.URL.RawQuery != "" { // proxies would log it
 		return refuseGrant(w, http.StatusBadRequest, "invalid_request", "send the parameters in the body, not in the address")
 	}
 
@@ -46,13 +46,13 @@ func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	if err := s.returnGuess(context.WithoutCancel(r.Context()), allowances); err != nil {
-		s.log.Warn("failed to restore a guess", "error", err) // the answer is sent already
+		s.log.Warn("failed to restore a guess", "error", err) // the response is already sent
 	}
 
 	return nil
 }
 
-// refuseGrant answers with an error in the form of OAuth.
+// refuseGrant writes an error in the format of OAuth.
 func refuseGrant(w http.ResponseWriter, status int, code, description string) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -60,7 +60,7 @@ func refuseGrant(w http.ResponseWriter, status int, code, description string) er
 	return json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": description})
 }
 
-// statusWriter remembers the status of an answer, and names the scheme of a 401.
+// statusWriter records the status of a response, and adds the scheme to a 401.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -133,7 +133,7 @@ func (s *Service) routes() {
 	})
 }
 
-// health reports whether the service can do its work: its database answers.
+// health reports whether the database is available.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
@@ -199,7 +199,7 @@ func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// auditTrail shows a page of the audit log, newest first.
+// auditTrail returns a page of the audit log, newest first.
 func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.administrator(r); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// discovery shows clients the endpoints, keys and abilities of the OpenID provider.
+// discovery serves the discovery document of the OpenID provider.
 func (s *Service) discovery(w http.ResponseWriter, _ *http.Request) error {
 	s.oidc.Describe(w)
 	return nil

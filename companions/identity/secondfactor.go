@@ -43,8 +43,8 @@ func codeRefused() *Fault {
 	return fault(http.StatusUnauthorized, "code_refused", "this code is wrong, or was used before")
 }
 
-// useCode accepts a code of a user's app, or a recovery code. Each counts once: an app's
-// code that was used is refused for as long as it would hold.
+// useCode accepts a code of a user's app, or a recovery code. Each is valid once: a used code
+// of an app is rejected for the rest of its validity.
 func (s *Service) useCode(r *http.Request, userID, code string) error {
 	if code == "" || len(code) > maxCode {
 		return invalid("body.code", "must have 1 to %d characters", maxCode)
@@ -105,8 +105,8 @@ func (s *Service) takeCode(ctx context.Context, tx pgx.Tx, userID, code string) 
 	return err == nil, err
 }
 
-// totpSecret reads the secret of an app and the last step that was accepted of it, and
-// locks them; "" where the user has none.
+// totpSecret returns the secret of an app and its last accepted step, and locks the row; "" if
+// the user has none.
 func (s *Service) totpSecret(ctx context.Context, tx pgx.Tx, userID string, confirmed bool) (secret string, last int64, err error) {
 	var sealed []byte
 
@@ -162,7 +162,7 @@ func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// recently is how young a sign-in must be that confirms a change in place of a password.
+// recently is the maximum age of a sign-in that replaces the password as confirmation.
 const recently = 15 * time.Minute
 
 // confirmPassword checks the password of a caller who changes how they sign in. A person
@@ -198,8 +198,8 @@ func passwordWrong() *Fault {
 	return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
 }
 
-// checkCurrent checks the password by which a caller confirms a change, and returns the
-// hash that it was compared with.
+// checkCurrent checks the password that confirms a change, and returns the hash that it was
+// compared with.
 func (s *Service) checkCurrent(r *http.Request, c caller, password string) (string, error) {
 	if password == "" || len(password) > passwords.Max {
 		return "", invalid("body.current_password", "must have 1 to %d bytes", passwords.Max)
@@ -252,7 +252,7 @@ func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Ke
 	})
 }
 
-// setUpTOTP answers with the secret of a new app.
+// setUpTOTP returns the secret of a new app.
 func (s *Service) setUpTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Password string `json:"current_password"`
@@ -327,13 +327,13 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 		return nil, err
 	}
 
-	// The second factor is on: the codes are shown now or never.
+	// The second factor is active: the codes must be shown now.
 	s.tryReturnGuess(ctx, allowances)
 
 	return codes, nil
 }
 
-// confirmTOTP answers with the recovery codes.
+// confirmTOTP activates the app and returns the recovery codes.
 func (s *Service) confirmTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Code string `json:"code"`
@@ -394,7 +394,7 @@ func (s *Service) endTOTP(r *http.Request, c caller, password, code string) erro
 	return s.dropTOTP(r.Context(), c.user.ID, c.user.ID)
 }
 
-// removeTOTP answers to the removal of the caller's second factor.
+// removeTOTP removes the caller's second factor.
 func (s *Service) removeTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Password string `json:"current_password"`

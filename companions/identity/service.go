@@ -1,7 +1,6 @@
-// Package identity is the identity service: people with passwords, their sign-ins, the
-// access tokens that it signs, and personal tokens. It is its own service with its
-// own schema in PostgreSQL, reached over HTTP only; it must not know sessions, chats or
-// tables of the agent.
+// Package identity is the identity service: people with passwords, their sign-ins, access
+// tokens, and personal tokens. It is a separate service with its own schema in PostgreSQL,
+// reached only over HTTP; it must not depend on sessions, chats or tables of the agent.
 package identity
 
 import (
@@ -39,7 +38,8 @@ const (
 	requestTime = 30 * time.Second // for all that one request does
 )
 
-// Config of the service. All fields but PasswordMemory, Log, Proxies, Origins and Hosts are needed.
+// Config configures the service. All fields except PasswordMemory, Log, Proxies, Origins and
+// Hosts are required.
 type Config struct {
 	DatabaseURL string
 	Box         *secrets.Box // seals signing keys and personal tokens
@@ -57,7 +57,7 @@ type Config struct {
 	// there is no user, and must return the same after a crash.
 	FirstPassword func() (string, error)
 
-	PasswordMemory uint32 // KiB that a password's hash takes; 0: passwords.Memory
+	PasswordMemory uint32 // KiB of a password's hash; 0: passwords.Memory
 
 	AdminSecondFactor bool // administrators must sign in with a second factor
 
@@ -90,12 +90,12 @@ type Service struct {
 
 	pagePolicy string // Content-Security-Policy of the pages
 
-	// MadeFirst reports that this start made the first administrator.
+	// MadeFirst reports that this start created the first administrator.
 	MadeFirst bool
 }
 
-// Open migrates the schema, sets up the first administrator and the first signing key,
-// and returns the service, which the caller closes.
+// Open migrates the schema, sets up the first administrator and the first signing key, and
+// returns the service. The caller must close it.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	issuer, err := url.Parse(cfg.Issuer)
 	if err != nil || issuer.Host == "" || issuer.Scheme != "http" && issuer.Scheme != "https" || issuer.RawQuery != "" {

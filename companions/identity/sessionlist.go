@@ -78,7 +78,7 @@ func device(userAgent string) string {
 	return "unknown"
 }
 
-// listSessions shows the caller's open sessions.
+// listSessions lists the caller's open sessions.
 func (s *Service) listSessions(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Service) endOthers(ctx context.Context, c caller) error {
 	})
 }
 
-// listUserSessions shows administrators the open sessions of a user.
+// listUserSessions lists the open sessions of a user, for administrators.
 func (s *Service) listUserSessions(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.administrator(r)
 	if err != nil {

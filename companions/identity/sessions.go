@@ -17,19 +17,18 @@ import (
 	"everloop/companions/identity/tokens"
 )
 
-// maxSessions of one user are open; a further sign-in ends the oldest.
+// maxSessions bounds the open sessions of one user; a further sign-in ends the oldest.
 const maxSessions = 100
 
-// tokenAnswer is the answer to a sign-in and to a refresh.
+// tokenAnswer is the response to a sign-in and to a refresh.
 type tokenAnswer struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
 	ExpiresIn   int    `json:"expires_in"`
 }
 
-// checkLogin finds the user with that password, and returns the hash that the password was
-// compared with. Guesses are counted by address and user name, and every wrong one costs the
-// same time.
+// checkLogin returns the user with that password, and the hash that the password was compared
+// with. Wrong guesses are counted by address and user name, and all take the same time.
 func (s *Service) checkLogin(r *http.Request, username, password string) (u user, hash string, err error) {
 	ctx := r.Context()
 
@@ -121,7 +120,7 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 	return s.start(w, r, u, by)
 }
 
-// signIn is a session that was made for a browser or a program.
+// signIn is a new session of a browser or a program.
 type signIn struct {
 	id, cookie, refresh string
 	expires             time.Time
@@ -159,7 +158,7 @@ func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error)
 		expires: time.Now().Add(s.cfg.SessionTTL),
 	}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
-	agent = strings.ToValidUTF8(agent[:min(len(agent), 200)], "") // the cut may be within a character
+	agent = strings.ToValidUTF8(agent[:min(len(agent), 200)], "") // the cut may split a character
 
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var (
@@ -167,7 +166,8 @@ func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error)
 			hash  string
 		)
 
-		// The lock orders the sign-in with the end of the account and with changes of its password.
+		// The lock serializes the sign-in with the end of the account and with changes of its
+		// password.
 		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled, password_hash FROM identity.users WHERE id = $1 FOR UPDATE`,
 			u.ID).Scan(&alive, &hash)
 		if err != nil {
@@ -224,10 +224,9 @@ func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, token toke
 	answer(w, http.StatusOK, token)
 }
 
-// refresh replaces a refresh token and answers with a new access token. A token that was
-// used before ends the session: one of its two holders has stolen it. The access token is
-// signed in the transaction that replaces the refresh token: an error afterwards would make
-// clients retry with the one that was used.
+// refresh replaces a refresh token and returns a new access token. A reused token ends the
+// session, because it may be stolen. The access token is signed in the transaction that
+// replaces the refresh token, because clients would repeat the old one after a later error.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	cookie, err := s.cookie(r, refreshCookie)
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
@@ -347,10 +346,10 @@ func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error 
 	})
 }
 
-// maxAlive bounds the credentials of one question.
+// maxAlive bounds the credentials of one request.
 const maxAlive = 200
 
-// accountOf and administratorOf start the entries of [Service.alive] that name a user.
+// accountOf and administratorOf are prefixes of [Service.alive] entries that name a user.
 const (
 	accountOf       = "account/"
 	administratorOf = "administrator/"
@@ -418,7 +417,7 @@ func (s *Service) openAccounts(ctx context.Context, entries []string) ([]string,
 	return append([]string{}, open...), err
 }
 
-// sane leaves out what cannot be an id and PostgreSQL would reject.
+// sane removes entries that cannot be ids and that PostgreSQL would reject.
 func sane(ids []string) []string {
 	var out []string
 

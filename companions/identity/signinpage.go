@@ -16,8 +16,8 @@ import (
 	"everloop/companions/identity/pages"
 )
 
-// form reads a form of a page of this service. A page of another site cannot send it, and
-// so can sign its visitors in as no other user.
+// form parses a form of a page of this service. A page of another site cannot send it, so that
+// it cannot sign in its visitors as another user.
 func (s *Service) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
@@ -64,7 +64,7 @@ func (s *Service) render(w http.ResponseWriter, status int, page string, v pages
 	return pages.Render(w, status, s.pagePolicy, page, v)
 }
 
-// asset serves the style and the script of the pages.
+// asset serves the pages' style and script.
 func (s *Service) asset(w http.ResponseWriter, r *http.Request) error {
 	if !pages.Asset(w, r.PathValue("name")) {
 		return fault(http.StatusNotFound, "route_not_found", "there is nothing at this path")
@@ -73,8 +73,8 @@ func (s *Service) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitingRequest returns the request of an OpenID client that continues after the sign-in, as
-// its parameters; "" without one, or when they are none.
+// waitingRequest returns the parameters of an OpenID client's request that continues after the
+// sign-in; "" without one, or if they are invalid.
 func waitingRequest(text string) string {
 	if len(text) > 2*openid.MaxAuthorize {
 		return ""
@@ -122,7 +122,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, status int, v pages.View) er
 	return s.render(w, status, "signin", v)
 }
 
-// submitSignIn takes the form of the sign-in page.
+// submitSignIn handles the form of the sign-in page.
 func (s *Service) submitSignIn(w http.ResponseWriter, r *http.Request) error {
 	values, err := s.form(w, r)
 	if err != nil {

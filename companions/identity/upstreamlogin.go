@@ -83,7 +83,7 @@ func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, wai
 	return to, nil
 }
 
-// upstreamFault is an error of a provider as people see it. Why is for operators.
+// upstreamFault returns an error of a provider as people see it. The log contains the cause.
 func (s *Service) upstreamFault(providerID string, err error) error {
 	switch {
 	case errors.Is(err, upstream.ErrUnavailable):
@@ -97,7 +97,7 @@ func (s *Service) upstreamFault(providerID string, err error) error {
 	return err
 }
 
-// signInWith sends a person to another provider.
+// signInWith redirects a person to another provider.
 func (s *Service) signInWith(w http.ResponseWriter, r *http.Request) error {
 	to, err := s.depart(w, r, r.PathValue("provider"), waitingRequest(r.URL.Query().Get("authorize")), "")
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Service) submitLink(w http.ResponseWriter, r *http.Request, c caller) e
 	return s.render(w, http.StatusOK, "continue", pages.View{Title: "Continue", Narrow: true, Next: to})
 }
 
-// arrival is where providers send people back to.
+// arrival handles the redirect from a provider.
 func (s *Service) arrival(w http.ResponseWriter, r *http.Request) error {
 	err := s.arrive(w, r)
 	if err == nil {

@@ -233,8 +233,8 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 	})
 }
 
-// checkAlive rejects a caller whose session or personal token has ended since it was looked
-// at. An API key is the agent's to know.
+// checkAlive rejects a caller whose session or personal token has ended since its check. The
+// agent checks API keys.
 func checkAlive(ctx context.Context, tx pgx.Tx, c caller) error {
 	if c.credential() == "" {
 		return nil

@@ -262,7 +262,7 @@ func (d *sender) send(promptTokens int) error {
 	return d.out.end(cmp.Or(d.step.FinishReason, finish), usage, d.step)
 }
 
-// piece sends one piece after its pause, and holds or breaks the answer as ordered.
+// piece sends one piece after its pause, and blocks or aborts the answer as ordered.
 func (d *sender) piece(send func() error) {
 	if d.err != nil {
 		return

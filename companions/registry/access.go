@@ -11,7 +11,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// writer returns the caller of a request that changes something.
+// writer returns the caller of a write request.
 func (s *Service) writer(r *http.Request) (credentials.Caller, error) {
 	caller, err := s.cfg.Credentials.Check(r.Context(), edge.Client(r), credentials.Bearer(r))
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Service) writer(r *http.Request) (credentials.Caller, error) {
 	return caller, credentials.Require(caller, credentials.SkillsWrite)
 }
 
-// administrator returns the caller of a request that only administrators may make.
+// administrator returns the caller of an administrators-only request.
 func (s *Service) administrator(r *http.Request) (credentials.Caller, error) {
 	caller, err := s.writer(r)
 	if err == nil && !caller.Administers() {
@@ -36,8 +36,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// mayPublish reports whether a caller is a member of an organisation that exists, or
-// administers. There is none of that name when exists is false.
+// mayPublish reports whether a caller is a member of an existing organisation, or an
+// administrator. exists is false if the organisation does not exist.
 func mayPublish(ctx context.Context, q querier, org string, caller credentials.Caller) (exists bool, err error) {
 	var (
 		name   string
@@ -92,7 +92,7 @@ func claim(ctx context.Context, tx pgx.Tx, org string, caller credentials.Caller
 		return err
 	}
 
-	if made.RowsAffected() == 0 { // another user was faster
+	if made.RowsAffected() == 0 { // another user has created it first
 		_, err := mayPublish(ctx, tx, org, caller)
 		return err
 	}

@@ -18,10 +18,10 @@ var (
 // maxVersion bounds the length of a version.
 const maxVersion = 64
 
-// skillID names a skill.
+// skillID identifies a skill.
 type skillID struct{ org, name string }
 
-// skillOf reads the skill that a path names.
+// skillOf parses the skill in a path.
 func skillOf(r *http.Request) (skillID, error) {
 	id := skillID{r.PathValue("org"), r.PathValue("name")}
 	if err := checkOrg(id.org); err != nil {
@@ -43,8 +43,8 @@ func checkOrg(org string) error {
 	return nil
 }
 
-// checkVersion reads a semantic version. Versions that differ in build metadata only
-// would be equal, so that there is none.
+// checkVersion parses a semantic version. It rejects build metadata, because versions that
+// differ only in it would be equal.
 func checkVersion(where, text string) (*semver.Version, error) {
 	v, err := semver.StrictNewVersion(text)
 	if err != nil || len(text) > maxVersion || v.Metadata() != "" {
@@ -54,7 +54,7 @@ func checkVersion(where, text string) (*semver.Version, error) {
 	return v, nil
 }
 
-// versionOf reads the version that a path names.
+// versionOf parses the version in a path.
 func versionOf(r *http.Request) (string, error) {
 	text := r.PathValue("version")
 	_, err := checkVersion("path.version", text)

@@ -10,7 +10,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// prefix is where the registry's objects are in the bucket.
+// prefix is the key prefix of the registry's objects.
 const prefix = "registry/packages/"
 
 // packages stores archives in the bucket.
@@ -36,7 +36,7 @@ func openPackages(ctx context.Context, b Bucket) (*packages, error) {
 
 	if !found {
 		err := client.MakeBucket(ctx, b.Name, minio.MakeBucketOptions{})
-		if err != nil && minio.ToErrorResponse(err).Code != "BucketAlreadyOwnedByYou" { // the agent was faster
+		if err != nil && minio.ToErrorResponse(err).Code != "BucketAlreadyOwnedByYou" { // the agent has created it first
 			return nil, fmt.Errorf("make bucket %s: %w", b.Name, err)
 		}
 	}
@@ -61,7 +61,7 @@ func (p *packages) put(ctx context.Context, key string, content io.Reader, size 
 	return nil
 }
 
-// open returns a package to be read, which exists.
+// open opens an existing package for reading.
 func (p *packages) open(ctx context.Context, key string) (*minio.Object, error) {
 	object, err := p.client.GetObject(ctx, p.bucket, prefix+key, minio.GetObjectOptions{})
 	if err != nil {

@@ -27,7 +27,7 @@ type publication struct {
 	most    int64 // bytes of all packages of the organisation
 }
 
-// uploaded is what an upload returns.
+// uploaded is the response to an upload.
 type uploaded struct {
 	Org       string    `json:"org"`
 	Name      string    `json:"name"`
@@ -82,7 +82,7 @@ func (s *Service) publish(ctx context.Context, p publication) (stored uploaded, 
 	return stored, added && err == nil, err
 }
 
-// existing returns the version that is there; another digest is a conflict.
+// existing returns the existing version; another digest is a conflict.
 func (p publication) existing(ctx context.Context, q querier) (stored uploaded, found bool, err error) {
 	stored = uploaded{Org: p.id.org, Name: p.id.name, Version: p.version}
 
@@ -106,7 +106,7 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 	if err := claim(ctx, tx, p.id.org, p.caller); err != nil {
 		return stored, false, err
 	}
-	// The row of the skill is the lock under which its versions are added.
+	// The row of the skill is locked while its versions are added.
 	if _, err := tx.Exec(ctx, `INSERT INTO registry.skills (org, name) VALUES ($1, $2)
 		ON CONFLICT (org, name) DO UPDATE SET updated_at = now()`, p.id.org, p.id.name); err != nil {
 		return stored, false, err
@@ -148,8 +148,8 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 	return p.row(ctx, tx, key)
 }
 
-// fits refuses a package for which its organisation has no room. The row of the
-// organisation is the lock, so that uploads of several skills share the room.
+// fits rejects a package that exceeds the quota of its organisation. The row of the
+// organisation is locked, so that concurrent uploads of several skills count together.
 func (p publication) fits(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, `SELECT FROM registry.organizations WHERE name = $1 FOR NO KEY UPDATE`, p.id.org); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (p publication) row(ctx context.Context, tx pgx.Tx, key string) (stored upl
 // abandonTime bounds the clean-up of an upload after its request has ended.
 const abandonTime = 10 * time.Second
 
-// abandon removes the object of an upload that stored no version. What it cannot remove,
-// the periodic job does.
+// abandon removes the object of an upload that stored no version. The periodic job removes the
+// rest.
 func (s *Service) abandon(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
@@ -223,8 +223,7 @@ func (s *Service) removeUpload(ctx context.Context, key string) error {
 	return err
 }
 
-// cleanRegularly removes what uploads left that were cut off, at the start and from time
-// to time.
+// cleanRegularly removes leftovers of interrupted uploads, at the start and periodically.
 func (s *Service) cleanRegularly(ctx context.Context) {
 	tick := time.NewTicker(cleanEvery)
 	defer tick.Stop()
@@ -242,7 +241,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 	}
 }
 
-// Clean removes the objects of uploads that were cut off.
+// Clean removes the objects of interrupted uploads.
 func (s *Service) Clean(ctx context.Context) error {
 	const most = 1000
 

@@ -27,7 +27,7 @@ import (
 	"everloop/internal/hosts"
 )
 
-// Config of the service.
+// Config configures the service.
 type Config struct {
 	DatabaseURL string
 	Packages    Bucket
@@ -35,23 +35,23 @@ type Config struct {
 	Hosts       hosts.List
 	Proxies     clients.Proxies // whose X-Forwarded-For names the client
 	Log         *slog.Logger    // nil: no logs
-	// UploadAge is the age from which an upload that did not complete is removed; 0:
-	// DefaultUploadAge. It must be longer than an upload may take.
+	// UploadAge is the age at which an incomplete upload is removed; 0: DefaultUploadAge. It
+	// must be longer than the maximum duration of an upload.
 	UploadAge time.Duration
-	// OrganizationBytes bounds the packages of an organisation; 0:
-	// DefaultOrganizationBytes. Administrators may continue.
+	// OrganizationBytes bounds the packages of an organisation; 0: DefaultOrganizationBytes. It
+	// does not apply to administrators.
 	OrganizationBytes int64
 	// Room returns an error while there is not enough space for a package; nil: unlimited.
 	Room func() error
 }
 
-// DefaultOrganizationBytes is some hundred of the largest packages.
+// DefaultOrganizationBytes is the size of some hundred maximum packages.
 const DefaultOrganizationBytes = 10 << 30
 
-// DefaultUploadAge leaves any upload the time that it may take.
+// DefaultUploadAge is longer than any upload can take.
 const DefaultUploadAge = 15 * time.Minute
 
-// Bounds of the work under way.
+// Bounds of concurrent work.
 const (
 	databaseConns        = 8
 	maxConcurrentUploads = 4
@@ -118,10 +118,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 // Close releases the connections.
 func (s *Service) Close() { s.db.Close() }
 
-// Handler serves the whole service, without the guard of its listener.
+// Handler returns the handler of the whole service, without the guard of its listener.
 func (s *Service) Handler() http.Handler { return s.mux }
 
-// Serve answers requests, and removes what cut-off uploads left, until ctx ends. It
+// Serve handles requests, and removes leftovers of interrupted uploads, until ctx ends. It
 // closes the listener and the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
@@ -140,7 +140,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	return edge.Service{Name: "registry", Handler: s.mux, Hosts: s.cfg.Hosts, Proxies: s.cfg.Proxies, Log: s.log}.Serve(ctx, listener)
 }
 
-// routes binds the operations. Those that write check the credentials themselves.
+// routes registers the operations. Write operations check the credentials themselves.
 func (s *Service) routes() {
 	s.handle("POST /skills/{org}/{name}/versions/{version}", uploadTime, s.upload)
 	s.handle("PUT /skills/{org}/{name}/release", requestTime, s.release)
@@ -186,7 +186,7 @@ func (s *Service) handle(route string, within time.Duration, serve func(w http.R
 	}))
 }
 
-// health reports whether the engines can be used.
+// health reports whether the engines are available.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	const within = 5 * time.Second
 
@@ -220,7 +220,7 @@ type Bucket struct {
 	AccessKey string
 	SecretKey string
 	UseTLS    bool
-	Transport http.RoundTripper // nil: as the library does
+	Transport http.RoundTripper // nil: the library's default
 }
 
 // packageOptions are the options of every stored package.

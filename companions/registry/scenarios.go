@@ -8,7 +8,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// scenario bundles resources for one purpose.
+// scenario is a bundle of resources for one purpose.
 type scenario struct {
 	ID          string   `json:"id"`
 	Title       string   `json:"title"`
@@ -46,7 +46,7 @@ func (s *Service) listScenarios(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putScenario adds or replaces a bundle of resources that exist.
+// putScenario adds or replaces a bundle of existing resources.
 func (s *Service) putScenario(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	if !wordForm.MatchString(id) {

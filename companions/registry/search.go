@@ -11,7 +11,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// listing is a skill as lists show it.
+// listing is a skill in a list.
 type listing struct {
 	Org             string  `json:"org"`
 	Name            string  `json:"name"`
@@ -103,7 +103,7 @@ func (s *Service) find(ctx context.Context, q, org string, limit, offset int) (p
 	return page, err
 }
 
-// getSkill describes a skill by its released version.
+// getSkill returns a skill with its released version.
 func (s *Service) getSkill(w http.ResponseWriter, r *http.Request) error {
 	id, err := skillOf(r)
 	if err != nil {

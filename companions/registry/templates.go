@@ -12,8 +12,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// template is a form that something is made from: a JSON Schema of the values, and values
-// to start with.
+// template is a form for a new resource: a JSON Schema of the values, and initial values.
 type template struct {
 	TypeKey     string          `json:"type_key"`
 	Subtype     string          `json:"subtype"`
@@ -47,7 +46,7 @@ func (s *Service) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// templateKey reads which template a request is about.
+// templateKey parses the template of a request.
 func templateKey(r *http.Request) (key [3]string, err error) {
 	key = [3]string{r.PathValue("type"), r.PathValue("subtype"), r.URL.Query().Get("driver")}
 	for i, where := range []string{"path.type_key", "path.subtype", "query.driver"} {
@@ -59,8 +58,8 @@ func templateKey(r *http.Request) (key [3]string, err error) {
 	return key, nil
 }
 
-// getTemplate returns one form: of the variant that is named, else the one without a
-// driver, else the first.
+// getTemplate returns one template: of the requested variant, else the one without a driver,
+// else the first.
 func (s *Service) getTemplate(w http.ResponseWriter, r *http.Request) error {
 	key, err := templateKey(r)
 	if err != nil {
@@ -92,7 +91,7 @@ func noTemplate() error {
 	return edge.Refuse(http.StatusNotFound, "template_not_found", "the registry has no such template")
 }
 
-// putTemplate adds or replaces a form.
+// putTemplate adds or replaces a template.
 func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 	key, err := templateKey(r)
 	if err != nil {

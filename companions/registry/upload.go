@@ -34,7 +34,7 @@ type form struct {
 	branch  string
 }
 
-// file is one file of a package, as versions list it.
+// file is one file of a package in the list of a version.
 type file struct {
 	Path   string `json:"path"`
 	Size   int64  `json:"size"`
@@ -160,7 +160,7 @@ func (in *form) take(part *multipart.Part) (err error) {
 		in.commit, err = field(part)
 	case name == "git_branch":
 		in.branch, err = field(part)
-	default: // ignored, as unknown fields are
+	default: // unknown fields are ignored
 		if _, dropped := io.Copy(io.Discard, part); dropped != nil {
 			err = unread(dropped)
 		}
@@ -206,21 +206,21 @@ func field(part io.Reader) (string, error) {
 	return text, nil
 }
 
-// unread explains why a body could not be read.
+// unread returns why a body could not be read.
 func unread(err error) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return edge.Refuse(http.StatusRequestEntityTooLarge, "invalid_skill_archive", "the request is larger than an archive may be")
 	}
 
 	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path // the disk of the service
+		return path // a disk error of the service
 	}
 
 	return edge.Refuse(http.StatusBadRequest, "malformed_request", "the body could not be read as multipart/form-data")
 }
 
-// inspect checks the package against every limit and against the name and version that it
-// is published as.
+// inspect checks the package against every limit and against the name and version of the
+// request.
 func inspect(ctx context.Context, in form, name, version string) (skillpack.Pack, []file, error) {
 	pack, err := skillpack.FromZIP(ctx, in.archive, in.size)
 	if err != nil {

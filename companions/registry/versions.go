@@ -14,7 +14,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// versionView is a version as lists show it.
+// versionView is a version in a list.
 type versionView struct {
 	Version   string    `json:"version"`
 	Digest    string    `json:"digest"`
@@ -32,7 +32,7 @@ type gitView struct {
 	Branch string `json:"branch"`
 }
 
-// wholeVersion is one version.
+// wholeVersion is one version with all fields.
 type wholeVersion struct {
 	versionView
 	Description string          `json:"description"`
@@ -60,7 +60,7 @@ func (v *versionView) scan(row pgx.CollectableRow, more ...any) error {
 	return err
 }
 
-// versions lists the versions of a skill, the highest first.
+// versions lists the versions of a skill, highest first.
 func (s *Service) versions(ctx context.Context, id skillID) ([]versionView, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT `+versionColumns+` FROM registry.versions v JOIN registry.skills s USING (org, name)
@@ -104,7 +104,7 @@ func (s *Service) listVersions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// items is a list without its own end.
+// items is a list on a single page.
 type items[T any] struct {
 	Items []T `json:"items"`
 }

@@ -32,7 +32,7 @@ const (
 	maxPathBytes = 4_096
 )
 
-// Annotation is a note of a person on a turn, a tool call, a file, or a node of a run of a DAG.
+// Annotation is a person's note on a turn, a tool call, a file, or a node of a DAG run.
 type Annotation struct {
 	ID         string     `json:"id" db:"id" doc:"Its id." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae120"`
 	PayloadID  string     `json:"payload_id" db:"payload_id" doc:"The turn, the tool call or the node of a DAG run; the session, where it is on a file."`
@@ -47,7 +47,7 @@ type Annotation struct {
 	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"Time at which it was resolved; null: it is open."`
 }
 
-// Target is the part of a payload that an annotation is on.
+// Target is the annotated part of a payload.
 type Target struct {
 	TurnID     *domain.TurnID `json:"turn_id,omitempty" maxLength:"128" doc:"A turn of the same session."`
 	BlockIndex *int           `json:"block_index,omitempty" minimum:"0" doc:"A block of the turn, from 0."`
@@ -65,7 +65,7 @@ type Range struct {
 // Payload is what annotations are on.
 type Payload struct {
 	ID         string           `db:"id"`
-	SessionID  domain.SessionID `db:"session_id"`  // empty: it is a node of a run of a DAG
+	SessionID  domain.SessionID `db:"session_id"`  // empty: a node of a DAG run
 	SolutionID string           `db:"solution_id"` // of such a node: the production solution
 	IsSession  bool             `db:"is_session"`  // the id is the session's own: the annotation is on one of its files
 }
@@ -79,20 +79,20 @@ type NewAnnotation struct {
 	Labels []string
 }
 
-// Change sets the fields that are given.
+// Change sets the fields that are not nil.
 type Change struct {
 	SetValue bool
 	Value    any
 	SetText  bool
 	Text     *string
-	Labels   []string // nil: they stay
+	Labels   []string // nil: unchanged
 	Resolved *bool
 }
 
-// ChangesContent reports whether it changes what only the author may change.
+// ChangesContent reports whether it changes fields that only the author can change.
 func (c Change) ChangesContent() bool { return c.SetValue || c.SetText || c.Labels != nil }
 
-// Check refuses an annotation whose fields do not fit its kind, or whose target is none.
+// Check rejects an annotation whose fields do not match its kind, or whose target is invalid.
 func (a *NewAnnotation) Check(payload Payload) error {
 	if err := CheckValue(a.Value); err != nil {
 		return err
@@ -134,7 +134,7 @@ func CheckKind(kind Kind, value any, text *string, labels []string) error {
 	return nil
 }
 
-// CheckValue refuses a value that is neither a number nor a text.
+// CheckValue rejects a value that is neither a number nor a text.
 func CheckValue(value any) error {
 	switch v := value.(type) {
 	case nil:
@@ -176,14 +176,14 @@ func (t *Target) check() error {
 	return nil
 }
 
-// NotFound is the answer for an annotation that is missing, or on something
-// that the caller may not see.
+// NotFound returns the error for an annotation that is missing, or on a payload that the caller
+// cannot see.
 func NotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "annotation_not_found", "annotation %s does not exist", id)
 }
 
-// PayloadNotFound is the answer for a payload that is missing, or of a session or a
-// production solution that the caller may not see.
+// PayloadNotFound returns the error for a payload that is missing, or of a session or a
+// production solution that the caller cannot see.
 func PayloadNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "payload_not_found", "there is no turn, tool call, session or node of a run %s", id)
 }

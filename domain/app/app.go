@@ -38,7 +38,7 @@ const Index = "index.html"
 
 // Copy is one stored copy of an app in the object store.
 type Copy struct {
-	Name    string // under which the object store has it
+	Name    string // key in the object store
 	AppID   string
 	OwnerID string
 	Bytes   int64 // its size, or an upper bound of the size it will have
@@ -70,14 +70,14 @@ const (
 	CodeNotFound    = "app_not_found"
 	CodeTooLarge    = "app_too_large"
 	CodeNoIndexPage = "no_index_page"
-	// CodeBudget refuses a copy for which the owner's budget has no room.
+	// CodeBudget rejects a copy that exceeds the owner's budget.
 	CodeBudget = "app_budget"
-	// CodeServiceWorker refuses a script that a browser would run as a service worker.
+	// CodeServiceWorker rejects a script that a browser would run as a service worker.
 	CodeServiceWorker = "service_worker_refused"
 )
 
-// NotFound is the answer for an app that is missing, stopped or another
-// user's: the three have one answer.
+// NotFound returns the error for an app that is missing, stopped or another user's; the cases
+// are not distinguished.
 func NotFound() *domain.Error {
 	return domain.Newf(domain.NotFound, CodeNotFound, "there is no such app")
 }

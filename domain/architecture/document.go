@@ -75,7 +75,7 @@ func (d Document) Listed() Document {
 	return d
 }
 
-// Counts returns how many components and links there are.
+// Counts returns the numbers of components and links.
 func (d Document) Counts() (nodes, edges int) {
 	for _, c := range d.Nodes {
 		edges += len(c.Links)
@@ -84,12 +84,12 @@ func (d Document) Counts() (nodes, edges int) {
 	return len(d.Nodes), edges
 }
 
-// Difference is what differs between two documents.
+// Difference contains the differences between two documents.
 type Difference struct {
 	Nodes document.Difference[Component] `json:"nodes" doc:"The components."`
 }
 
-// Compare finds what differs between two documents.
+// Compare returns the differences between two documents.
 func Compare(from, to Document) (d Difference, err error) {
 	d.Nodes, err = document.Compare(from.Nodes, to.Nodes, func(c Component) string { return c.ID })
 	return d, err

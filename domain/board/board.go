@@ -70,7 +70,7 @@ var DefaultWorkspaceSettings = WorkspaceSettings{MaxAttempts: 2, RunOnComment: t
 type NewWorkspace struct {
 	Name        string
 	Description string
-	IssuePrefix string // empty: made of the name
+	IssuePrefix string // empty: derived from the name
 	Settings    WorkspaceSettings
 }
 
@@ -117,7 +117,7 @@ type Squad struct {
 	CreatedAt    time.Time     `json:"created_at" db:"created_at" doc:"Creation time."`
 }
 
-// SquadChange is a change of a squad: nil stays as it is.
+// SquadChange is a change of a squad; nil fields are unchanged.
 type SquadChange struct {
 	Name         *string
 	LeaderID     *string
@@ -135,7 +135,7 @@ type SquadMember struct {
 // ActorType is the kind of an actor in a workspace.
 type ActorType string
 
-// The kinds of actors. A squad is only assigned to.
+// The kinds of actors. A squad can only be an assignee.
 const (
 	ActorMember ActorType = "member"
 	ActorAgent  ActorType = "agent"
@@ -143,13 +143,14 @@ const (
 	ActorSquad  ActorType = "squad"
 )
 
-// Codes of production workspaces that more than one package names.
+// Codes of production workspaces that several packages use.
 const (
 	CodeWorkspaceNotFound = "workspace_not_found"
 	CodeIssueNotFound     = "issue_not_found"
 )
 
-// InvitationNotFound is the answer for an invitation that does not exist, or is for another user.
+// InvitationNotFound returns the error for an invitation that does not exist, or is for another
+// user.
 func InvitationNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "invitation_not_found", "invitation %s does not exist", id)
 }
@@ -160,12 +161,12 @@ func WorkspaceNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeWorkspaceNotFound, "workspace %s does not exist", id)
 }
 
-// IssueNotFound is the answer for an issue that the workspace does not have.
+// IssueNotFound returns the error for an issue that the workspace does not have.
 func IssueNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeIssueNotFound, "issue %s does not exist", id)
 }
 
-// NeedsRole rejects a member whose role is not enough.
+// NeedsRole rejects a member with an insufficient role.
 func NeedsRole(has, needed WorkspaceRole) error {
 	if has.Includes(needed) {
 		return nil

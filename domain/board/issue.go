@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// IssueStatus is how far an issue is.
+// IssueStatus is the progress of an issue.
 type IssueStatus string
 
 // The statuses of an issue. Done and cancelled issues are closed.
@@ -22,7 +22,7 @@ const (
 // Closed reports whether the issue needs no more work.
 func (s IssueStatus) Closed() bool { return s == IssueDone || s == IssueCancelled }
 
-// IssuePriority is how urgent an issue is.
+// IssuePriority is the urgency of an issue.
 type IssuePriority string
 
 // The priorities.
@@ -66,29 +66,29 @@ type Issue struct {
 	ActiveRun      *ActiveRun      `json:"active_run" db:"active_run" doc:"The run that works on it; null: none does."`
 }
 
-// Assignee is how an assignee is shown.
+// Assignee is an assignee as displayed.
 type Assignee struct {
 	Name   string `json:"name" doc:"The name." example:"Ann"`
 	Avatar string `json:"avatar" doc:"A picture's URL, or an agent's icon; empty: none."`
 }
 
-// ActiveRun is the run that works on an issue, in short.
+// ActiveRun is a summary of the run that works on an issue.
 type ActiveRun struct {
 	ID     string         `json:"id" doc:"The run."`
 	Status IssueRunStatus `json:"status" enum:"queued,dispatched,running,waiting" doc:"Its status."`
 }
 
-// IssueFields are what an issue is made of; nil leaves a field as it is.
+// IssueFields are the fields of an issue; nil fields are unchanged.
 type IssueFields struct {
 	Title       *string
 	Description *string
 	Status      *IssueStatus
 	Priority    *IssuePriority
-	Labels      []string // nil: as before
+	Labels      []string // nil: unchanged
 	Metadata    json.RawMessage
 	Position    *float64
 
-	Assignee *AssigneeRef // an empty one: not assigned
+	Assignee *AssigneeRef // empty: unassigned
 
 	Parent    Change[string]
 	Project   Change[string]
@@ -107,14 +107,14 @@ type Change[T any] struct {
 	Value *T
 }
 
-// AssigneeRef names an assignee: by id, or by name. Both empty: not assigned.
+// AssigneeRef identifies an assignee by id or name. Both empty: unassigned.
 type AssigneeRef struct {
 	Type ActorType // empty: any type with the id or name
 	ID   string
 	Name string
 }
 
-// None reports whether it names no assignee.
+// None reports whether it identifies no assignee.
 func (a AssigneeRef) None() bool { return a.ID == "" && a.Name == "" }
 
 // IssueAction is the kind of an issue's activity.
@@ -141,7 +141,7 @@ type Activity struct {
 	To     any
 }
 
-// Differences are the activities that lead from one state of an issue to another.
+// Differences returns the activities between two states of an issue.
 func Differences(before, after Issue) (all []Activity) {
 	add := func(action IssueAction, from, to any) { all = append(all, Activity{action, from, to}) }
 	if before.Title != after.Title {
@@ -219,7 +219,7 @@ type Comment struct {
 	ResolvedAt  *time.Time `json:"resolved_at" db:"resolved_at" nullable:"true" doc:"Of an agent's question: when it was answered; null: it is open, or no question."`
 }
 
-// NewComment is a comment before it is stored.
+// NewComment is a comment to store.
 type NewComment struct {
 	Content     string
 	ParentID    *string

@@ -2,7 +2,7 @@ package board
 
 import "time"
 
-// IssueQuery selects issues of a workspace; empty fields do not narrow it down.
+// IssueQuery selects issues of a workspace; empty fields match everything.
 type IssueQuery struct {
 	Text              string
 	Statuses          []string
@@ -28,7 +28,7 @@ type IssueQuery struct {
 // IssueSort is the sort field of a list of issues.
 type IssueSort string
 
-// What issues can be sorted by. Of priorities, urgent is the first.
+// The sort fields of issues. Urgent is the highest priority.
 const (
 	SortPosition     IssueSort = "position"
 	SortPriority     IssueSort = "priority"
@@ -39,7 +39,7 @@ const (
 	SortTitle        IssueSort = "title"
 )
 
-// IssueGrouping is what issues are grouped by.
+// IssueGrouping is the field that issues are grouped by.
 type IssueGrouping string
 
 // The groupings.
@@ -53,7 +53,7 @@ const (
 // MaxIssueGroups bounds the groups of an answer; it contains the largest ones.
 const MaxIssueGroups = 200
 
-// IssueGroup is issues that have something in common.
+// IssueGroup is the issues with the same value of a field.
 type IssueGroup struct {
 	ID    string   `json:"id" doc:"Its key as group_key takes it." example:"status:todo"`
 	Key   GroupKey `json:"key" doc:"What its issues have in common."`
@@ -78,7 +78,7 @@ type ChildProgress struct {
 	ByStage       []StageProgress `json:"by_stage" db:"by_stage" nullable:"false" doc:"The same by stage, of parts that have one."`
 }
 
-// StageProgress is how far the parts of one stage are.
+// StageProgress is the progress of one stage's issues.
 type StageProgress struct {
 	Stage string `json:"stage" doc:"The stage." example:"build"`
 	Total int    `json:"total" doc:"How many parts it has." example:"2"`

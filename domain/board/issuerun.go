@@ -8,13 +8,13 @@ import (
 	"everloop/domain"
 )
 
-// IssueRunStatus is how far the run of an agent on an issue is.
+// IssueRunStatus is the progress of an agent's run on an issue.
 type IssueRunStatus string
 
 // The statuses of an issue run.
 const (
-	IssueRunQueued     IssueRunStatus = "queued"     // the agent works on as many issues as it may
-	IssueRunDispatched IssueRunStatus = "dispatched" // its session is being made
+	IssueRunQueued     IssueRunStatus = "queued"     // the agent works on its maximum of issues
+	IssueRunDispatched IssueRunStatus = "dispatched" // its session is being created
 	IssueRunRunning    IssueRunStatus = "running"
 	IssueRunWaiting    IssueRunStatus = "waiting" // for an answer
 	IssueRunCompleted  IssueRunStatus = "completed"
@@ -28,7 +28,7 @@ const (
 	MaxRunRounds    = 50     // messages that one run sends
 	MaxRunReport    = 20_000 // runes of an agent's comment
 	maxComments     = 50     // newest comments in the message to an agent
-	maxRunesComment = 4_000  // of one of them
+	maxRunesComment = 4_000  // of one comment
 	maxRunesIssue   = 60_000 // of the description
 )
 
@@ -73,7 +73,7 @@ type IssueRun struct {
 	CoalescedCommentIDs []string          `json:"coalesced_comment_ids" nullable:"false" doc:"Comments that came while it worked, and that it got afterwards."`
 }
 
-// IssueRunTrigger is what began an issue run.
+// IssueRunTrigger is the trigger of an issue run.
 type IssueRunTrigger struct {
 	Kind      string  `json:"kind" enum:"assign,comment,manual,retry" doc:"What it was."`
 	CommentID *string `json:"comment_id,omitempty" doc:"The comment."`
@@ -91,7 +91,7 @@ type RunUsage struct {
 	Cost             domain.Cost `json:"cost_usd,omitempty" doc:"The cost by the prices of the models; left out: none has a price."`
 }
 
-// IssueUsage is what all runs of an issue have used.
+// IssueUsage is the usage of all runs of an issue.
 type IssueUsage struct {
 	RunCount int `json:"run_count" doc:"How many runs there were." example:"2"`
 	TokenCounts
@@ -120,13 +120,13 @@ func (c TokenCounts) Add(d TokenCounts) TokenCounts {
 	}
 }
 
-// ModelUsage is what runs have used of one model.
+// ModelUsage is the usage of one model.
 type ModelUsage struct {
 	Model string `json:"model" doc:"The model; empty: not known."`
 	TokenCounts
 }
 
-// AgentUsage is what runs of one agent instance have used.
+// AgentUsage is the usage of one agent instance's runs.
 type AgentUsage struct {
 	AgentID  string `json:"agent_id" doc:"The agent instance."`
 	RunCount int    `json:"run_count" doc:"Its runs." example:"1"`
@@ -135,19 +135,19 @@ type AgentUsage struct {
 
 // IssueRunPlan lists the actions to take after a change of an issue was stored.
 type IssueRunPlan struct {
-	Agents []string         // instances that may take up another run
-	Stop   []domain.RunChat // chats that are stopped
-	Answer []string         // runs that a comment may answer
+	Agents []string         // instances that can start another run
+	Stop   []domain.RunChat // chats to stop
+	Answer []string         // runs that a comment can answer
 }
 
-// Add joins what two changes leave to do.
+// Add joins the actions of two plans.
 func (p *IssueRunPlan) Add(other IssueRunPlan) {
 	p.Agents = append(p.Agents, other.Agents...)
 	p.Stop = append(p.Stop, other.Stop...)
 	p.Answer = append(p.Answer, other.Answer...)
 }
 
-// MessageID is the client_message_id of the message of a round of a run.
+// MessageID returns the client_message_id of the message of a round of a run.
 func MessageID(runID string, round int) string { return fmt.Sprintf("issue-run/%s/%d", runID, round) }
 
 // ClaimedIssueRun is a run to execute.
@@ -189,7 +189,7 @@ type IssueBrief struct {
 	Note        string      // of the user or agent who handed it over
 	Comments    []BriefComment
 	Continues   bool   // the agent has worked on the issue in its session
-	Failure     string // of the attempt before; empty: there is none
+	Failure     string // of the previous attempt; empty: none
 }
 
 // SquadMate is a member of a squad as described to its leader.

@@ -31,12 +31,12 @@ type Call struct {
 	Phase     string
 	Alive     bool // work for its loop can start
 	Permitted bool // no permission question blocks it
-	Held      bool // the lease of an attempt lasts
-	Own       bool // that attempt is the caller's, whose answer was lost: it has not started
+	Held      bool // the lease of an attempt is valid
+	Own       bool // that attempt is the caller's, whose response was lost: it has not started
 }
 
-// ClaimCall decides about the claim of a tool call. Whether an abandoned one may run
-// again is decided by its tool.
+// ClaimCall decides about the claim of a tool call. The tool decides whether an abandoned call
+// can run again.
 func ClaimCall(c Call) domain.LedgerState {
 	switch {
 	case c.Phase == domain.PhaseFinished || c.Phase == domain.PhaseUnknownOutcome:

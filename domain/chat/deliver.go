@@ -2,11 +2,11 @@ package chat
 
 import "everloop/domain"
 
-// Delivery is what becomes of a message.
+// Delivery is the decision about a message.
 type Delivery struct {
 	Applied  domain.Delivery // steer: it joins the current chat; else it gets its own chat
 	Position int             // in the queue; 0: it is the next
-	Front    bool            // before all that is queued
+	Front    bool            // before all queued messages
 
 	StopCurrent     bool // the current chat is stopped
 	CancelQuestions bool // open questions are cancelled: the message replaces an answer
@@ -49,11 +49,11 @@ func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery
 	}
 }
 
-// Settings are how a chat works.
+// Settings are the settings of a chat.
 type Settings struct {
 	Mode        domain.Mode
 	Headless    bool
-	OtherSchema bool // its output schema is not the one of the message
+	OtherSchema bool // its output schema differs from the message's
 }
 
 // Conflict returns the first field of a message that differs from the chat's settings; empty:

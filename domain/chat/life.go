@@ -8,7 +8,7 @@ type Claims int
 // A run takes the open chat of its session if there is one, else the next of the queue.
 const (
 	ClaimNothing Claims = iota
-	ClaimOpen           // no chat of the queue: an operation changes the history, and wakes the session when it ends
+	ClaimOpen           // no chat of the queue: an operation changes the history, and wakes the session when it has finished
 	ClaimAny
 )
 
@@ -27,7 +27,7 @@ func Claim(s Session) Claims {
 // Stops is the effect of a stop of the session.
 type Stops int
 
-// What a stop ends.
+// The effects of a stop.
 const (
 	StopNext    Stops = iota // the chat that a run is about to take, if there is one
 	StopActive               // the running chat
@@ -67,7 +67,7 @@ func Resumes(state domain.ChatState, questions int, allowed bool) bool {
 
 // Ending is how a chat ends.
 type Ending struct {
-	Ends          bool // false: it has ended already, or waits
+	Ends          bool // false: it has already ended, or waits
 	Reason        domain.FinishReason
 	UnlessSteered bool // a message that waits to join it prevents its end
 }

@@ -6,16 +6,16 @@ package chat
 
 import "everloop/domain"
 
-// Session is the state of a session on which its chats are decided.
+// Session is the state of a session that decisions about its chats depend on.
 type Session struct {
-	Replaying bool // a replay is played in it, which has its chats to itself
+	Replaying bool // a replay is played in it, which owns its chats
 	Moving    bool // an operation changes its history
 	Active    bool // a chat runs
 	Queued    int  // messages that wait for their own chat
 	Questions int  // that are open
 }
 
-// Current is the chat that a message to the session meets.
+// Current is the chat that a message to the session refers to.
 type Current int
 
 // A chat that was acknowledged, and that no run has taken yet, counts as the current one, so
@@ -26,7 +26,7 @@ const (
 	Promised         // the first chat of the queue
 )
 
-// Current returns the chat that a message meets.
+// Current returns the chat that a message refers to.
 func (s Session) Current() Current {
 	switch {
 	case s.Active:
@@ -38,8 +38,8 @@ func (s Session) Current() Current {
 	}
 }
 
-// Free returns an error unless messages, answers and operations on the history may
-// change the session.
+// Free returns an error unless messages, answers and operations on the history can change the
+// session.
 func (s Session) Free() error {
 	switch {
 	case s.Replaying:
@@ -51,18 +51,18 @@ func (s Session) Free() error {
 	}
 }
 
-// Replaying is the error of a session in which a replay is played.
+// Replaying returns the error of a session in which a replay is played.
 func Replaying() *domain.Error {
 	return domain.Newf(domain.Conflict, domain.CodeSessionBusy,
 		"a replay is played in this session; it takes messages once the replay has finished or was handed over (status autonomous)")
 }
 
-// Moving is the error of a session whose history an operation changes.
+// Moving returns the error of a session whose history an operation changes.
 func Moving() *domain.Error {
 	return domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the history of this session is being changed")
 }
 
-// Busy is the error of a session in which a chat runs or waits for its run.
+// Busy returns the error of a session in which a chat runs or waits for its run.
 func Busy() *domain.Error {
 	return domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
 }

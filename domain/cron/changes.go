@@ -2,16 +2,16 @@ package cron
 
 import "time"
 
-// ClockChange is a day on which the clocks of a zone leave out or repeat readings at which an
-// expression is due. The readings are those from From on and before To.
+// ClockChange is a day on which the clocks of a zone skip or repeat local times at which an
+// expression is due. The local times are those from From on and before To.
 type ClockChange struct {
 	Day      time.Time // at 00:00, as if it were UTC
 	From, To time.Time // readings, as if they were UTC
-	Repeated bool      // else they are left out
+	Repeated bool      // false: they are skipped
 }
 
-// ChangeOn returns the change of clocks on the day of a time, if it changes when the expression
-// is due; false: the day is like any other.
+// ChangeOn returns the clock change on the day of a time, if it affects when the expression is
+// due; false: it does not.
 func (s Schedule) ChangeOn(at time.Time, zone *time.Location) (ClockChange, bool) {
 	local := at.In(zone)
 	start, end := local.ZoneBounds()

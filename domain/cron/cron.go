@@ -1,6 +1,6 @@
-// Package cron reads cron expressions, explains them in words and computes when they
-// are due in a time zone. The grammar is at Parse, the rule for clock changes at
-// Schedule.Next. No library has both, so they are here.
+// Package cron parses cron expressions, explains them in words and computes when they are due
+// in a time zone. Parse documents the grammar, Schedule.Next the rule for clock changes. No
+// library supports both.
 package cron
 
 import (
@@ -111,10 +111,11 @@ func Parse(expression string) (Schedule, error) {
 // longest is the maximum number of days of each month.
 var longest = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// either reports whether a day is due that fits one of the day fields.
+// either reports whether a day that matches one of the day fields is due.
 func (s Schedule) either() bool { return !s.days.starred && !s.weekdays.starred }
 
-// everDue reports whether some day fits. Each date is on each day of the week in some year.
+// everDue reports whether any day matches. Each date falls on each day of the week in some
+// year.
 func (s Schedule) everDue() bool {
 	if s.either() {
 		return true

@@ -14,10 +14,10 @@ var (
 	weekdayWords = []string{"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"}
 )
 
-// maxTimes is how many times of a day are listed one by one.
+// maxTimes bounds the times of a day that are listed individually.
 const maxTimes = 6
 
-// String explains the expression in words.
+// String returns an explanation of the expression in words.
 func (s Schedule) String() string {
 	text := s.times()
 	switch {
@@ -77,7 +77,7 @@ func word(of []string) func(int) string {
 	return func(value int) string { return of[value] }
 }
 
-// words lists the values of a field up to high; three and more in a row are a range.
+// words lists the values of a field up to high; three and more consecutive values are a range.
 func (f field) words(high int, name func(int) string) string {
 	var list []string
 

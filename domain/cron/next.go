@@ -6,13 +6,13 @@ import "time"
 // years, and once in 40 across 2100.
 const searched = 41 * 366
 
-// Next returns the first time after the given one at which the expression is due in
-// the zone; false: there is none.
+// Next returns the first time after the given one at which the expression is due in the zone;
+// false: there is none.
 //
-// A local time that a clock change leaves out is due once, at the next minute that
-// exists; when several are left out, or that minute is due by itself, it is one time.
-// A local time that a clock change repeats is due once, the first time; but an expression for
-// every hour is due in real time, so that it does not rest while an hour is repeated.
+// A local time that a clock change skips is due once, at the next minute that exists; several
+// skipped times, or a skipped time and a regular one, at the same minute count once. A local
+// time that a clock change repeats is due once, the first time; but an expression for every
+// hour follows elapsed time, so that it does not pause while an hour is repeated.
 func (s Schedule) Next(after time.Time, zone *time.Location) (time.Time, bool) {
 	next, due := s.nextOnce(after, zone)
 	if s.hours.bits != everyHour {
@@ -28,11 +28,11 @@ func (s Schedule) Matches(at time.Time, zone *time.Location) bool {
 	return due && next.Equal(at)
 }
 
-// everyHour is the hours of an expression for every hour.
+// everyHour is the hour field of an expression for every hour.
 const everyHour = 1<<24 - 1
 
-// repeated returns the first time after the given one and before next at which clocks show a
-// reading that fits for the second time.
+// repeated returns the first time after the given one and before next at which a matching
+// reading occurs for the second time.
 func (s Schedule) repeated(after, next time.Time, due bool, zone *time.Location) (time.Time, bool) {
 	limit := next
 	if !due {
@@ -78,14 +78,14 @@ func (s Schedule) second(after, start time.Time, zone *time.Location) (time.Time
 	return from.Add(wall.Sub(reading(from.In(zone)))).In(zone), found
 }
 
-// nextOnce is Next, with each reading at one time.
+// nextOnce is Next, with each reading due once.
 func (s Schedule) nextOnce(after time.Time, zone *time.Location) (time.Time, bool) {
 	local := after.In(zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC)
 	end := wall.AddDate(0, 0, searched)
 
-	// Wall clock readings are walked in their order. Those that a clock change repeats
-	// stand for their first instant, so that the instants never go back.
+	// Wall clock readings are visited in order. Repeated readings map to their first instant,
+	// so that the instants never decrease.
 	for found := true; found; wall = wall.Add(time.Minute) {
 		if wall, found = s.nextWall(wall, end); !found {
 			break
@@ -131,8 +131,8 @@ func (s Schedule) dayFits(day time.Time) bool {
 	return ofMonth && ofWeek
 }
 
-// instant is when the clocks of a zone first show a reading or, where they leave it
-// out, the first whole minute after that.
+// instant returns when the clocks of a zone first show a reading or, if they skip it, the first
+// whole minute after it.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 

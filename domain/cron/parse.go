@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parse reads one field: a list of *, values and ranges, each with an optional step.
+// parse parses one field: a list of *, values and ranges, each with an optional step.
 func (b bounds) parse(text string) (bits uint64, reason string) {
 	for item := range strings.SplitSeq(text, ",") {
 		if item == "" {
@@ -78,7 +78,7 @@ func (b bounds) item(text string) (bits uint64, reason string) {
 	return bits, ""
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (b bounds) value(text string) (int, bool) {
 	for i, name := range b.names {
 		if strings.EqualFold(name, text) {
@@ -111,7 +111,7 @@ func number(text string) (int, bool) {
 	return value, err == nil
 }
 
-// shown cuts what an error repeats of an expression.
+// shown shortens the part of an expression that an error quotes.
 func shown(text string) string {
 	if len(text) > 20 {
 		text = text[:20] + "…"

@@ -16,14 +16,14 @@ import (
 type Plan struct {
 	Calendars []Calendar
 	Excluded  []Calendar
-	// Instants are times whose reading the clocks show twice: no calendar can name one of them.
+	// Instants are times with a repeated reading: calendars cannot express only one of the two.
 	Instants []time.Time
 	// Until is a day before the first clock change that the plan does not take into account;
 	// zero: there is none.
 	Until time.Time
 }
 
-// Calendar is due at each minute that all its fields have.
+// Calendar is due at each minute that all its fields match.
 type Calendar struct {
 	Minutes, Hours, Days, Months, Weekdays, Years []Range
 }
@@ -72,7 +72,7 @@ func (s Schedule) Plan(from time.Time, zone *time.Location) Plan {
 	return p.plan
 }
 
-// planning is the state of a plan that is made. Literals are calendars of one time each.
+// planning is the state of creating a plan. Literals are calendars of one time each.
 type planning struct {
 	schedule            Schedule
 	zone                *time.Location
@@ -85,7 +85,8 @@ type planning struct {
 // changes where Temporal's search continues.
 const planRounds = 8
 
-// around adds what differs around a clock change, until Temporal is due as the expression.
+// around adds the differences around a clock change, until Temporal is due at the same times as
+// the expression.
 func (p *planning) around(change time.Time) {
 	from, to := change.Add(-aroundChange), change.Add(aroundChange)
 
@@ -101,7 +102,7 @@ func (p *planning) around(change time.Time) {
 	}
 }
 
-// compare adds what differs, and reports whether something did.
+// compare adds the differences, and reports whether there were any.
 func (p *planning) compare(wanted []time.Time, from, to time.Time) (differs bool) {
 	isWanted, readings, found := map[time.Time]bool{}, map[time.Time]bool{}, map[time.Time]bool{}
 	for _, at := range wanted {
@@ -140,7 +141,7 @@ func (p *planning) compare(wanted []time.Time, from, to time.Time) (differs bool
 	return differs
 }
 
-// carve takes an hour out of the calendars, and lists its times instead.
+// carve removes an hour from the calendars, and lists its times instead.
 func (p *planning) carve(hour time.Time, wanted []time.Time) {
 	p.calendars = without(p.calendars, hour)
 
@@ -197,7 +198,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// shownOnce reports whether the clocks show the reading of a time at no other time.
+// shownOnce reports whether the reading of a time occurs only once.
 func shownOnce(at time.Time, zone *time.Location) bool {
 	start, end := at.In(zone).ZoneBounds()
 	for _, change := range []time.Time{start, end} {
@@ -425,7 +426,7 @@ func daysIn(month time.Month, year int) int {
 }
 
 // Expression returns the expression of a calendar in five fields; false: it has years, or
-// values that no expression can name.
+// values that an expression cannot contain.
 func (c Calendar) Expression() (string, bool) {
 	if len(c.Years) > 0 {
 		return "", false

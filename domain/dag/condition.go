@@ -9,7 +9,7 @@ import (
 )
 
 // condition is the condition of an edge: an expression of https://expr-lang.org that returns
-// true or false, in which variables stand for references.
+// true or false, in which variables represent references.
 type condition struct {
 	code       string
 	references []Reference // ref0, ref1, … of the code

@@ -1,6 +1,6 @@
-// Package dag is the document of a multi-agent DAG: its nodes and edges, the
-// expressions that refer to outputs, its validation, and the difference of two
-// versions. Everything is a pure function of the document; domain/dagrun runs one.
+// Package dag contains the document of a multi-agent DAG: its nodes and edges, the expressions
+// that refer to outputs, its validation, and the difference of two versions. All functions are
+// pure; domain/dagrun runs a DAG.
 package dag
 
 import (
@@ -36,7 +36,7 @@ const (
 	Wait      NodeType = "wait"
 )
 
-// What happens with the run when a node fails (on_error).
+// The effect of a failed node on the run (on_error).
 const (
 	ErrorFails    = "fail"
 	ErrorIgnored  = "continue"
@@ -61,7 +61,7 @@ type Graph struct {
 	Viewport *document.Viewport `json:"viewport,omitempty" doc:"The part of the drawing that is shown."`
 }
 
-// Step is the place of a node in a flat list.
+// Step is the position of a node in a flat list.
 type Step struct {
 	ID     string `json:"id,omitempty" maxLength:"128" doc:"Its id; left out: the service gives one." example:"step-review"`
 	NodeID string `json:"node_id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"The node." example:"review"`
@@ -139,8 +139,8 @@ type Escalation struct {
 	UserID         string   `json:"user_id,omitempty" maxLength:"128" doc:"Who may answer then besides the owner: a member of one of the owner's workspaces." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 }
 
-// UnmarshalJSON reads the text that stored graphs may have from a time when it had no effect
-// as an escalation without effect.
+// UnmarshalJSON parses a string, which earlier stored graphs contain and which has no effect,
+// as an empty escalation.
 func (e *Escalation) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return nil
@@ -162,7 +162,7 @@ type Edge struct {
 	Kind         string `json:"kind,omitempty" enum:"control,data,error" doc:"The kind; left out: control."`
 }
 
-// Encode returns the canonical form, in which no list is null.
+// Encode returns the canonical form without null lists.
 func (g Graph) Encode() ([]byte, error) {
 	return document.Encode(g.withLists(document.NoEmpty))
 }
@@ -171,7 +171,7 @@ func (g Graph) Encode() ([]byte, error) {
 // options of a human node, the codes of a retry, the webhooks of an escalation.
 func (g Graph) Listed() Graph { return g.withLists(document.List) }
 
-// withLists returns the graph with the lists within its nodes in one form.
+// withLists returns the graph with form applied to the lists of its nodes.
 func (g Graph) withLists(form func([]string) []string) Graph {
 	g.Steps, g.Nodes, g.Edges = append([]Step{}, g.Steps...), append([]Node{}, g.Nodes...), append([]Edge{}, g.Edges...)
 
@@ -197,7 +197,7 @@ func (g Graph) withLists(form func([]string) []string) Graph {
 	return g
 }
 
-// Counts returns how many nodes and edges there are.
+// Counts returns the numbers of nodes and edges.
 func (g Graph) Counts() (nodes, edges int) { return len(g.Nodes), len(g.Edges) }
 
 // Complete returns the graph with a viewport and one step for each node: steps of existing
@@ -278,13 +278,13 @@ func (g Graph) After(id string) map[string]bool {
 	return after
 }
 
-// Difference is what differs between two graphs.
+// Difference contains the differences between two graphs.
 type Difference struct {
 	Nodes document.Difference[Node] `json:"nodes" doc:"The nodes."`
 	Edges document.Difference[Edge] `json:"edges" doc:"The edges."`
 }
 
-// Compare finds what differs between two graphs.
+// Compare returns the differences between two graphs.
 func Compare(from, to Graph) (d Difference, err error) {
 	if d.Nodes, err = document.Compare(from.Nodes, to.Nodes, func(n Node) string { return n.ID }); err != nil {
 		return d, err

@@ -77,7 +77,7 @@ func (l links) order() []string {
 	return out
 }
 
-// reach marks what can be reached from some nodes, themselves included.
+// reach returns the nodes reachable from some nodes, including themselves.
 func (l links) reach(from ...int) []bool {
 	from = slices.Clone(from) // it may be a list of the links themselves
 
@@ -95,7 +95,7 @@ func (l links) reach(from ...int) []bool {
 	return seen
 }
 
-// reversed are the same links the other way round.
+// reversed returns the same links in the opposite direction.
 func (l links) reversed() links {
 	back := links{ids: l.ids, number: l.number, next: make([][]int, len(l.ids))}
 	for from, targets := range l.next {

@@ -21,7 +21,7 @@ type Referable struct {
 // server are known only after connecting, so validation does not look them up.
 const ToolServerPrefix = "mcp__"
 
-// called is the tool that a node calls itself; empty: it calls none.
+// called returns the tool that a node calls directly; empty: none.
 func (n Node) called() string {
 	if n.Type == Tool || n.Type == Map {
 		return n.config().Tool
@@ -30,12 +30,12 @@ func (n Node) called() string {
 	return ""
 }
 
-// CallsTools reports whether a node of the graph calls a tool itself.
+// CallsTools reports whether a node of the graph calls a tool directly.
 func (g Graph) CallsTools() bool {
 	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.called() != "" })
 }
 
-// Names are the skills and production solutions that a graph names, sorted.
+// Names returns the skills and production solutions of a graph, sorted.
 func (g Graph) Names() (skills, solutions []string) {
 	named := [2]map[string]bool{{}, {}}
 
@@ -52,7 +52,7 @@ func (g Graph) Names() (skills, solutions []string) {
 	return slices.Sorted(maps.Keys(named[0])), slices.Sorted(maps.Keys(named[1]))
 }
 
-// Agents are the agent_ids of production agents that a graph names, sorted.
+// Agents returns the agent_ids of a graph's production agents, sorted.
 func (g Graph) Agents() []string {
 	named := map[string]bool{}
 
@@ -65,7 +65,7 @@ func (g Graph) Agents() []string {
 	return slices.Sorted(maps.Keys(named))
 }
 
-// Escalations are the webhooks and users that a graph names, sorted.
+// Escalations returns the webhooks and users of a graph, sorted.
 func (g Graph) Escalations() (webhooks, users []string) {
 	named := [2]map[string]bool{{}, {}}
 

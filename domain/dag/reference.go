@@ -9,7 +9,7 @@ import (
 const (
 	RootNodes = "nodes" // the output of a node
 	RootInput = "input" // the input of the run
-	RootItem  = "item"  // of a map: the item that is worked on
+	RootItem  = "item"  // of a map: the current item
 )
 
 // Reference names a value of a run: {{nodes.ID.output}}, {{nodes.ID.output.field}},
@@ -20,7 +20,7 @@ type Reference struct {
 	Path   []string
 }
 
-// String returns the reference as it is written.
+// String returns the reference in template syntax.
 func (r Reference) String() string {
 	parts := []string{r.Root}
 	if r.Root == RootNodes {
@@ -57,11 +57,10 @@ const (
 // maxReference bounds the text of one reference in bytes.
 const maxReference = 500
 
-// maxSyntaxErrors bounds how many faults of one text are found.
+// maxSyntaxErrors bounds the reported faults of one text.
 const maxSyntaxErrors = 20
 
-// ParseTemplate finds the references in a text. Braces that are meant as text are
-// written as \{{.
+// ParseTemplate parses the references in a text. Literal braces are written as \{{.
 func ParseTemplate(text string) (Template, error) {
 	template, faults := parseTemplate(text)
 	if len(faults) > 0 {
@@ -71,7 +70,7 @@ func ParseTemplate(text string) (Template, error) {
 	return template, nil
 }
 
-// parseTemplate finds the references in a text, and all places that have no valid one.
+// parseTemplate parses the references in a text, and reports all invalid ones.
 func parseTemplate(text string) (out Template, faults []*SyntaxError) {
 	var literal strings.Builder
 
@@ -140,7 +139,7 @@ func (t Template) String() string {
 	return out.String()
 }
 
-// References are the references of the template, in their order.
+// References returns the references of the template, in order.
 func (t Template) References() []Reference {
 	var out []Reference
 

@@ -122,7 +122,7 @@ func (v *validator) checkBounds(n *Node, at string) {
 	}
 }
 
-// checkEscalation checks what becomes of a question that no user answers.
+// checkEscalation checks the handling of a question that no user answers.
 func (v *validator) checkEscalation(n *Node, at string) {
 	if n.Approval == nil || n.Approval.Escalation == nil {
 		return

@@ -160,8 +160,8 @@ func (v *validator) checkItems(n *Node, path string) {
 	}
 }
 
-// kindOf is the type of a reference by the schema of its node; empty: unknown. What
-// is wrong with it is reported as part of its text.
+// kindOf returns the type of a reference by the schema of its node; empty: unknown. Faults of
+// the reference are reported as part of its text.
 func (v *validator) kindOf(r Reference) string {
 	quiet := &validator{}
 

@@ -10,10 +10,10 @@ import (
 	"everloop/domain"
 )
 
-// assigned matches what looks like a credential that is given by name.
+// assigned matches an assignment of a credential to a name.
 var assigned = regexp.MustCompile(`(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b["']?\s*[:=]\s*["']?[^\s"'{}<>$]{8,}`)
 
-// checkTexts looks at all texts of a node that may hold references or secrets.
+// checkTexts checks all texts of a node that can contain references or secrets.
 func (v *validator) checkTexts(n *Node, at string) {
 	c := n.config()
 	v.checkText(c.Prompt, n, at+".config.prompt")
@@ -61,8 +61,8 @@ func (v *validator) checkText(text string, n *Node, path string) {
 	v.checkReferences(text, n, false, finding)
 }
 
-// checkReferences checks all references of a text, each once, and reports whether the text
-// could be read.
+// checkReferences checks each distinct reference of a text, and reports whether the text could
+// be parsed.
 func (v *validator) checkReferences(text string, n *Node, edge bool, finding domain.Finding) bool {
 	template, faults := parseTemplate(text)
 	for _, fault := range faults {

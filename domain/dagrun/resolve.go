@@ -28,7 +28,7 @@ type Before struct {
 	Output any    `json:"output"`
 }
 
-// scope is what references stand for.
+// scope contains the values of references.
 type scope struct {
 	outputs func(nodeID string) any
 	input   any
@@ -36,7 +36,7 @@ type scope struct {
 	left    *int // bytes that texts may still grow by; references multiply what they name
 }
 
-// take charges the bytes of a value, and reports whether they were left.
+// take subtracts the bytes of a value, and reports whether enough were left.
 func (s scope) take(value any) bool {
 	if *s.left >= 0 {
 		*s.left -= sizeOf(value, *s.left)
@@ -86,7 +86,7 @@ func (s scope) value(r dag.Reference) any {
 
 	for _, field := range r.Path {
 		if text, isText := at.(string); isText && field == "text" {
-			at = text // an output that is text alone is its own text
+			at = text // an output without JSON is its text
 			continue
 		}
 
@@ -97,7 +97,7 @@ func (s scope) value(r dag.Reference) any {
 	return at
 }
 
-// text resolves a template: to the value itself where a reference is all of it.
+// text resolves a template: to the value itself if the template is a single reference.
 func (s scope) text(text string) any {
 	template, err := dag.ParseTemplate(text)
 	if err != nil {
@@ -144,7 +144,7 @@ func asText(value any) string {
 	}
 }
 
-// marshal writes JSON as people write it: < and & are not escaped.
+// marshal encodes JSON without HTML escapes (< and &).
 func marshal(value any) (json.RawMessage, error) {
 	var out bytes.Buffer
 
@@ -219,7 +219,7 @@ func (s scope) resolve(n dag.Node, before []string, left *int) Request {
 	return request
 }
 
-// wholeOutputs are the nodes whose whole output the texts of a node refer to.
+// wholeOutputs returns the nodes whose whole output the texts of a node refer to.
 func wholeOutputs(n dag.Node) map[string]bool {
 	found := map[string]bool{}
 	look := func(text string) {
@@ -277,7 +277,7 @@ func configOf(n dag.Node) dag.Config {
 	return *n.Config
 }
 
-// digestOf names a value: equal values have equal digests.
+// digestOf returns a digest of a value: equal values have equal digests.
 func digestOf(value any) string {
 	raw, err := document.Encode(value)
 	if err != nil {
@@ -343,7 +343,7 @@ func CheckInputs(g dag.Graph, inputs json.RawMessage) error {
 	return nil
 }
 
-// cut bounds the text of a failure.
+// cut shortens the text of a failure.
 func cut(text string) string {
 	const most = 2000
 	if len(text) <= most {

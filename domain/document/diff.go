@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// FieldChange is one field that differs. Field is a path within the element, as
-// config.prompt; a value that is left out is missing on its side.
+// FieldChange is one field that differs. Field is a path within the element, such as
+// config.prompt; a value is absent if the field is missing on its side.
 type FieldChange struct {
 	Field string `json:"field" doc:"The path of the field within the element." example:"config.prompt"`
 	From  any    `json:"from,omitempty" doc:"The value in the first version; left out: none."`
@@ -23,7 +23,7 @@ type ElementChange struct {
 	Fields []FieldChange `json:"fields" nullable:"false" doc:"The fields that differ, by name."`
 }
 
-// Difference is what differs between two lists of elements with ids.
+// Difference contains the differences between two lists of elements with ids.
 type Difference[T any] struct {
 	Added   []T             `json:"added" nullable:"false" doc:"Only in the second version."`
 	Removed []T             `json:"removed" nullable:"false" doc:"Only in the first version."`
@@ -33,9 +33,9 @@ type Difference[T any] struct {
 // Empty reports whether the versions are equal.
 func (d Difference[T]) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
-// Compare finds what differs between two lists, by the ids of their elements. Of
-// elements with the same id, which an invalid document may have, the first of one list
-// is compared with the first of the other, and so on.
+// Compare returns the differences between two lists, by the ids of their elements. Of elements
+// with the same id, which an invalid document may have, the first of one list is compared with
+// the first of the other, and so on.
 func Compare[T any](from, to []T, id func(T) string) (Difference[T], error) {
 	d := Difference[T]{Added: []T{}, Removed: []T{}, Changed: []ElementChange{}}
 	before := byID(from, id)

@@ -36,7 +36,7 @@ func List[T any](list []T) []T {
 	return list
 }
 
-// NoEmpty returns nil for an empty list, as the canonical form has it.
+// NoEmpty returns nil for an empty list, as in the canonical form.
 func NoEmpty[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func Encode(doc any) ([]byte, error) {
 	return canonical, nil
 }
 
-// Digest names a canonical form: sha256: and its SHA-256 in hexadecimal.
+// Digest returns the digest of a canonical form: sha256: and its SHA-256 in hexadecimal.
 func Digest(canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	return "sha256:" + hex.EncodeToString(sum[:])

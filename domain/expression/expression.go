@@ -36,7 +36,7 @@ const (
 // Budget counts the steps of several evaluations.
 type Budget struct{ left int }
 
-// NewBudget returns a budget of as many steps as ten evaluations may take.
+// NewBudget returns a budget of ten evaluations.
 func NewBudget() *Budget { return &Budget{10 * maxSteps} }
 
 // Check returns an error if an expression over variables is invalid.
@@ -83,7 +83,7 @@ func Holds(code string, values map[string]any, budget *Budget) (bool, error) {
 	return holds, nil
 }
 
-// compile checks an expression; with a meter it returns a program that counts its steps.
+// compile compiles an expression; with a meter it returns a program that counts its steps.
 func compile(code string, names []string, meter *meter) (*vm.Program, error) {
 	if len(code) > maxText {
 		return nil, fmt.Errorf("it has %d bytes; at most %d are possible", len(code), maxText)

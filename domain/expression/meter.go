@@ -13,8 +13,8 @@ import (
 	"everloop/domain/pattern"
 )
 
-// The functions of a metered program. An expression cannot name them: inspector refuses calls
-// of anything but the language's own functions.
+// The functions of a metered program. An expression cannot name them: inspector rejects calls
+// of functions that are not part of the language.
 const (
 	charged = "_charged" // _charged(value) and _charged(value, steps) return the value
 	matched = "_matched" // replaces the operator matches
@@ -158,7 +158,7 @@ type nodes int
 // Visit implements ast.Visitor.
 func (n *nodes) Visit(*ast.Node) { *n++ }
 
-// length is the bytes of a text among arguments; 0: there is none.
+// length returns the bytes of a text among arguments; 0: there is none.
 func length(args []any, i int) int {
 	if i >= len(args) {
 		return 0
@@ -184,7 +184,7 @@ func number(args []any, i int) int {
 	}
 }
 
-// elements is the number of elements of the first argument, a list.
+// elements returns the number of elements of the first argument, a list.
 func elements(args []any) int {
 	switch list := args[0].(type) {
 	case []any:
@@ -261,7 +261,7 @@ func depth(value any) int {
 	return deepest
 }
 
-// checkValue refuses a value of more than MaxValue bytes of JSON or maxNesting levels.
+// checkValue rejects a value of more than MaxValue bytes of JSON or maxNesting levels.
 func checkValue(value any) error {
 	if size := jsonSize(value, MaxValue, 0); size > MaxValue {
 		return fmt.Errorf("a value has more than %d bytes, or more than %d levels", MaxValue, maxNesting)
@@ -270,7 +270,7 @@ func checkValue(value any) error {
 	return nil
 }
 
-// jsonSize returns about the bytes of a value as JSON; it stops above a limit.
+// jsonSize estimates the size of a value as JSON, in bytes; it stops above a limit.
 func jsonSize(value any, limit, level int) int {
 	if level > maxNesting {
 		return limit + 1

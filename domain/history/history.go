@@ -22,10 +22,10 @@ func Claim(s chat.Session) error {
 	return nil
 }
 
-// Verdict is what an attempt at an operation may write.
+// Verdict is what an attempt at an operation can write.
 type Verdict int
 
-// What the end of an operation, by one of its attempts, meets.
+// The decisions about the end of an operation.
 const (
 	Apply  Verdict = iota // the attempt is the latest one, and ends the operation
 	Done                  // the session has moved: the stored answer applies
@@ -33,8 +33,8 @@ const (
 	Fenced                // a later attempt has taken over
 )
 
-// End decides whether an attempt may end an operation, which is in the given state and
-// at the given latest attempt.
+// End decides whether an attempt can end an operation in the given state and with the given
+// latest attempt.
 func End(state State, latest, attempt int) Verdict {
 	switch {
 	case state == StateDone:

@@ -2,7 +2,7 @@ package history
 
 import "everloop/domain"
 
-// Stretch is the part of a branch, up to a sequence, that another one shows.
+// Stretch is the part of a branch, up to a sequence, that another branch shows.
 type Stretch struct {
 	BranchID domain.BranchID `json:"branch_id"`
 	UpTo     int64           `json:"upto"`

@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// Checkpoint is a point of the conversation that one can go back to.
+// Checkpoint is a point of the conversation to return to.
 type Checkpoint struct {
 	ID       domain.CheckpointID   `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
 	TurnID   domain.TurnID         `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"` // user_turn: the turn that follows it; else the last one before
@@ -47,14 +47,14 @@ type Snapshot struct {
 	Stored   int64 // bytes that the snapshot added to the object store
 }
 
-// DueCaptures are the checkpoints of one session whose files are to be captured
-// now, all from the same look at the workspace.
+// DueCaptures are the checkpoints of one session whose files must be captured now, all from the
+// same state of the workspace.
 type DueCaptures struct {
 	SessionID  domain.SessionID
 	SandboxUID int
 	IDs        []string
 	Previous   string // the snapshot to compare with; empty: none
-	Busy       bool   // something may be writing at the same time
+	Busy       bool   // files may be written at the same time
 	Late       bool   // tools have run since the checkpoint: the captured files may differ from its files
 	Held       int    // due checkpoints that another process captures
 }
@@ -115,7 +115,7 @@ type Operation struct {
 	State      State
 	LeftID     domain.CheckpointID // the checkpoint of the session's previous position
 	ChatID     domain.ChatID       // of a what-if
-	Attempt    int                 // fencing token: of two attempts the later one may write
+	Attempt    int                 // fencing token: only the latest attempt can write
 }
 
 // State is the progress of an operation.
@@ -128,14 +128,14 @@ const (
 	StateFailed  State = "failed"
 )
 
-// RestoredFiles is what going back did to the workspace.
+// RestoredFiles is the effect of going back on the workspace.
 type RestoredFiles struct {
 	Restored int           `json:"restored" doc:"Files that were written." example:"0"`
 	Deleted  int           `json:"deleted" doc:"Files that were deleted." example:"1"`
 	Skipped  []SkippedFile `json:"skipped" doc:"Files that were not changed, with the reason."`
 }
 
-// SkippedFile is a path that could not be brought back, and why.
+// SkippedFile is a path that could not be restored, and why.
 type SkippedFile struct {
 	Path   string `json:"path" doc:"Relative to the workspace."`
 	Reason string `json:"reason" doc:"The reason."`
@@ -180,7 +180,7 @@ type FileDifference struct {
 	Size   int64  `json:"size" doc:"Size in bytes." example:"8"`
 }
 
-// FileComparison is one file that a workspace has differently at two moments.
+// FileComparison is one file that differs between two moments of a workspace.
 type FileComparison struct {
 	Path       string `json:"path" doc:"Relative to the workspace." example:"notes.md"`
 	Change     string `json:"change" enum:"created,modified,deleted" doc:"The kind of change."`

@@ -32,7 +32,7 @@ type Policy struct {
 	Unattended time.Duration // of chats that a schedule, a DAG or an issue started
 }
 
-// Default applies where MODEL_RETRY_FOR is not set, which changes its For.
+// Default is the policy without MODEL_RETRY_FOR, which overrides its For.
 var Default = Policy{For: 10 * time.Minute, Unattended: 24 * time.Hour}
 
 // Limit returns how long after the first fault a call of the chat is retried. The setup of the
@@ -60,7 +60,7 @@ type Verdict struct {
 	Code  string        // of the final error, or of the error that Temporal retries
 	Fault bool          // counts among the loop's model faults
 	Wait  time.Duration // 0: the backoff of the activity's preset
-	Kind  string        // of a fault, for operators, without words of the server
+	Kind  string        // class of a fault, for operators, without the server's text
 }
 
 // Interrupted returns the verdict on a call whose worker shuts down: another worker repeats it

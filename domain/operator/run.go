@@ -52,7 +52,7 @@ type RunWait struct {
 	Until  *time.Time `json:"until" nullable:"true" doc:"When it continues by itself; null: that is not known."`
 }
 
-// RunAction is something that an operator may do with a run.
+// RunAction is an action of an operator on a run.
 type RunAction string
 
 // Actions on runs. RunResume closes the workflow and starts one that continues from the stored
@@ -88,8 +88,8 @@ var RunKinds = []string{
 	RunKindIssue, RunKindReplay, RunKindSchedule, RunKindTask,
 }
 
-// RunQuery narrows runs down; empty fields do not. Page is what an earlier
-// answer gave as its next one.
+// RunQuery selects runs; empty fields match everything. Page is the next page token of an
+// earlier response.
 type RunQuery struct {
 	Status, Kind string
 	SessionID    domain.SessionID

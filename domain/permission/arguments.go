@@ -10,7 +10,7 @@ import (
 
 // arguments are the arguments of a call.
 type arguments struct {
-	members   map[string]any // the last member of a name, as tools read them
+	members   map[string]any // the last member of a name, like the tools read them
 	texts     []string       // every string and scalar, including nested ones and repeated members
 	canonical string
 	repeated  bool // a member is repeated: readers may differ about its value
@@ -54,7 +54,7 @@ func (a arguments) text(name string) (string, bool) {
 	return value, ok
 }
 
-// script returns the command of Bash; all arguments, if they are not as Bash declares them.
+// script returns the command of Bash; all arguments, if they do not match Bash's schema.
 func (a arguments) script() string {
 	if command, ok := a.text("command"); ok {
 		return command
@@ -63,7 +63,7 @@ func (a arguments) script() string {
 	return a.canonical
 }
 
-// byName returns the arguments as texts: strings as they are, other values as JSON.
+// byName returns the arguments as texts: strings unchanged, other values as JSON.
 func (a arguments) byName() map[string]string {
 	out := make(map[string]string, len(a.members))
 
@@ -79,8 +79,8 @@ func (a arguments) byName() map[string]string {
 	return out
 }
 
-// Canonical returns JSON with sorted members, without blanks and with numbers as they
-// were written. Input that is not one JSON value, or that repeats a member, is returned
+// Canonical returns JSON with sorted members, without blanks and with numbers as they were
+// written. Input that is not exactly one JSON value, or that repeats a member, is returned
 // unchanged: its readers may differ about it.
 func Canonical(raw json.RawMessage) json.RawMessage {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -139,7 +139,7 @@ var mainArgument = map[string]string{
 	"WebFetch": "url", "WebSearch": "query", "Agent": "subagent_type", "Skill": "name",
 }
 
-// defaultAgent is the type of a sub-agent whose call names none.
+// defaultAgent is the type of a sub-agent whose call specifies none.
 const defaultAgent = "general-purpose"
 
 // argumentSubject judges all arguments, so that no argument hides another.

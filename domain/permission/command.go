@@ -17,8 +17,7 @@ const (
 	maxSuffixes = 32
 )
 
-// operators are the characters of a pattern that is about several commands or a
-// redirection.
+// operators are the characters of a pattern that matches several commands or a redirection.
 const operators = ";|&\n(){}<>`"
 
 // commandSubjects returns the commands of a script, and the script as a whole. The whole script
@@ -70,7 +69,7 @@ func (c *commands) addScript(script string, depth int) {
 	})
 }
 
-// addUnknown adds a script that cannot be parsed, or is known only at execution. Any rule
+// addUnknown adds a script that cannot be parsed, or is determined only at execution. Any rule
 // with a pattern can match it.
 func (c *commands) addUnknown(script string) {
 	s := subject{texts: []string{strings.TrimSpace(script)}, possible: []string{string(unknown)}}
@@ -122,7 +121,7 @@ type redirection struct {
 
 func (s simpleCall) source() string { return join(sourceOf, s.assigns, s.words) }
 
-// with returns the call with other words, and without its assignments.
+// with returns the call with other words and without its assignments.
 func (s simpleCall) with(words []word) simpleCall { return simpleCall{words: words, redirs: s.redirs} }
 
 func (s simpleCall) subject() subject {
@@ -149,7 +148,7 @@ func (s simpleCall) subject() subject {
 	return out
 }
 
-// baseNamed returns the words with the program without its directory; nil: it has none.
+// baseNamed returns the words with the directory of the program removed; nil: it has none.
 func baseNamed(words []word) []word {
 	if len(words) == 0 {
 		return nil

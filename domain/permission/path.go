@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// workspace is the path of the workspace as commands and the model see it.
+// workspace is the path of the workspace inside the sandbox.
 const workspace = "/workspace"
 
-// pathArgument names the argument of a tool that is a path of the workspace.
+// pathArgument is the name of a tool's path argument.
 var pathArgument = map[string]string{"Read": "file_path", "Write": "file_path", "Edit": "file_path", "Grep": "path", "Glob": "path"}
 
-// searchArgument names the argument that limits a search to files by their names.
+// searchArgument is the name of the argument that restricts a search to files by name.
 var searchArgument = map[string]string{"Grep": "glob", "Glob": "pattern"}
 
 // pathSubject judges the target file of a path, in every spelling. An allow rule must match the

@@ -34,8 +34,8 @@ func Decide(rules []domain.PermissionRule, call Call) domain.PermissionDecision 
 		return domain.PermissionAllow
 	}
 
-	// A rule about exactly this call decides about all subjects: rules after it do not
-	// count, and what no rule matches is allowed.
+	// A rule with the digest of this call decides about all subjects: later rules do not apply,
+	// and without a match the call is allowed.
 	if exact := slices.IndexFunc(rules, func(r domain.PermissionRule) bool { return r.Digest != "" }); exact >= 0 {
 		rules = untilExact(rules, Digest(call.Tool, call.Arguments))
 	}
@@ -82,7 +82,7 @@ func stricter(a, b domain.PermissionDecision) domain.PermissionDecision {
 	return domain.PermissionAllow
 }
 
-// subject is one thing that a call is about.
+// subject is one unit of a call that rules judge.
 type subject struct {
 	texts    []string          // a deny or ask rule matches if its pattern matches any of them
 	possible []string          // templates: a deny or ask rule asks if its pattern can match any of them
@@ -90,7 +90,7 @@ type subject struct {
 	members  map[string]string // arguments by name, for rules that name one
 	rules    int               // only the first n rules judge it; 0: all
 	script   bool              // only patterns with operators of the shell judge it
-	guess    bool              // it may be no command: only deny and ask rules with a pattern judge it
+	guess    bool              // possibly not a command: only deny and ask rules with a pattern judge it
 }
 
 // decide returns the decision of the first matching rule and its index. A possible match asks,

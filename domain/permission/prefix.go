@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// prefix describes a program whose further words are a command.
+// prefix describes a program that runs its further words as a command.
 type prefix struct {
 	values   string // short options that take a value
 	operands int    // words before the command
 	assigns  bool   // NAME=value before the command
-	appends  bool   // the command gets further words
+	appends  bool   // the program appends words to the command
 }
 
-// prefixes are programs whose options are known.
+// prefixes are programs with known options.
 var prefixes = map[string]prefix{
 	"builtin": {}, "busybox": {}, "chroot": {operands: 1}, "command": {}, "doas": {values: "uC"},
 	"env": {values: "uCa", assigns: true}, "exec": {values: "a"}, "ionice": {values: "cnpPu"}, "nice": {values: "n"},

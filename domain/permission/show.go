@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Bounds of a call that is shown, in characters: of one argument, and of all.
+// Bounds of a displayed call, in characters: of one argument, and of all.
 const (
 	maxShownArgument = 6_000
 	maxShown         = 8_000
@@ -72,8 +72,8 @@ func field(name, value string, limit int) string {
 
 func markLine(text string) string { return strings.ReplaceAll(Mark(text), "\n", "⟨U+000A⟩") }
 
-// Mark replaces characters that cannot be seen, or that change how others are seen, by
-// their code points. Blanks, tabs and line ends stay.
+// Mark replaces invisible characters, and characters that change how others are displayed, by
+// their code points. Blanks, tabs and line ends are preserved.
 func Mark(text string) string {
 	if !strings.ContainsFunc(text, hidden) && !strings.ContainsRune(text, unicode.ReplacementChar) {
 		return text
@@ -95,7 +95,7 @@ func Mark(text string) string {
 	return out.String()
 }
 
-// hidden reports whether a character cannot be seen or changes how others are seen.
+// hidden reports whether a character is invisible or changes how others are displayed.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == ' ':

@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// word is a word of a command: as it is written, and as the command gets it. Parts that
-// are known only at execution are unknown in the text.
+// word is a word of a command: as written, and as the command receives it. Parts that are
+// determined only at execution are unknown in the text.
 type word struct{ source, text string }
 
 func sourceOf(w word) string { return w.source }
@@ -149,8 +149,8 @@ func resolveQuoted(parts []syntax.WordPart) string {
 
 var quotedEscapes = strings.NewReplacer(`\$`, `$`, "\\`", "`", `\"`, `"`, `\\`, `\`, "\\\n", "")
 
-// resolveLiteral returns text without quotes, with the characters that the shell expands
-// as unknown. The expansion of braces can give several words: the rest is unknown then.
+// resolveLiteral returns text without quotes, with the characters that the shell expands as
+// unknown. Brace expansion can result in several words: the rest is then unknown.
 func resolveLiteral(text string, first, alone bool) (resolved string, braces bool) {
 	if alone && text == "[" {
 		return text, false

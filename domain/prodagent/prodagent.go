@@ -62,7 +62,7 @@ func (s Spec) SystemText() string {
 	return domain.JoinParagraphs(text, "Data for the skills, as JSON:\n"+string(data))
 }
 
-// ScriptDigest returns the SHA-256 of the init script; empty: there is none.
+// ScriptDigest returns the SHA-256 of the init script; empty without one.
 func (s Spec) ScriptDigest() string {
 	if s.InitScript == "" {
 		return ""
@@ -120,13 +120,13 @@ func (a Agent) Spec() Spec {
 	}
 }
 
-// InstanceStatus is what an agent instance is doing.
+// InstanceStatus is the current activity of an agent instance.
 type InstanceStatus string
 
-// The statuses of an agent instance, computed from its runtime and its sessions: the
-// first that applies.
+// The statuses of an agent instance, computed from its runtime and its sessions; the first
+// matching one applies.
 const (
-	InstanceOffline InstanceStatus = "offline" // its runtime is
+	InstanceOffline InstanceStatus = "offline" // its runtime is offline
 	InstanceWorking InstanceStatus = "working" // a session runs
 	InstanceBlocked InstanceStatus = "blocked" // a session waits for an answer
 	InstanceError   InstanceStatus = "error"   // the session that changed last has failed
@@ -162,7 +162,7 @@ type Instance struct {
 	Env  domain.SessionEnv `json:"-"`
 }
 
-// SeenBy returns the instance as a user sees it: only its owner learns with whom it is shared.
+// SeenBy returns the instance as a user sees it: only its owner sees with whom it is shared.
 func (a Instance) SeenBy(userID string) Instance {
 	if a.OwnerID != userID {
 		a.SharedWith = []Share{}
@@ -177,8 +177,8 @@ type Share struct {
 	Secrets     bool   `json:"secrets" required:"false" doc:"Whether its runs there get the environment of the instance and of its owner, although other members steer them. Values are masked in results." example:"false"`
 }
 
-// InstanceChange names the fields to set; nil leaves a field as it is. A model that
-// points to an empty text is removed.
+// InstanceChange contains the fields to set; nil fields are unchanged. A model that points to
+// an empty text is removed.
 type InstanceChange struct {
 	Name               *string
 	Description        *string
@@ -187,8 +187,8 @@ type InstanceChange struct {
 	Model              *string
 	MaxConcurrentTasks *int
 	RuntimeID          *string
-	Env                domain.SessionEnv // nil: as it is
-	SharedWith         []Share           // nil: as it is
+	Env                domain.SessionEnv // nil: unchanged
+	SharedWith         []Share           // nil: unchanged
 	Archived           *bool
 }
 
@@ -203,8 +203,7 @@ const (
 	RuntimeCloud   RuntimeMode = "cloud"
 )
 
-// BuiltinRuntime is the id, the provider and the name of the runtime that is always
-// there.
+// BuiltinRuntime is the id, the provider and the name of the built-in runtime.
 const BuiltinRuntime = "builtin"
 
 // RuntimeStatus reports whether the workers of a runtime take work.
@@ -266,10 +265,10 @@ type WorkerReport struct {
 
 // Start specifies the session to create and its agent.
 type Start struct {
-	SessionID domain.SessionID    // chosen by the caller, so that the same start may be repeated
+	SessionID domain.SessionID    // chosen by the caller, so that a start can be repeated
 	Class     domain.SessionClass // empty: chat
 
-	// One of them names the agent.
+	// Exactly one of them identifies the agent.
 	RecordID   string // a production agent
 	AgentID    string // a production agent by its agent_id
 	InstanceID string // an agent instance
@@ -283,13 +282,13 @@ type Start struct {
 	WorkspaceID       *string
 }
 
-// NotFound is the error for a production agent that is missing or that the
-// caller may not see.
+// NotFound is the error for a production agent that is missing or that the caller cannot see.
 func NotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "prod_agent_not_found", "production agent %s does not exist", id)
 }
 
-// InstanceNotFound is the same for an agent instance.
+// InstanceNotFound is the error for an agent instance that is missing or that the caller cannot
+// see.
 func InstanceNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "agent_instance_not_found", "agent instance %s does not exist", id)
 }

@@ -13,11 +13,11 @@ type AssistedSolution struct {
 	Kinds []domain.DocumentKind // the documents that it edits
 }
 
-// DocumentEdit is a change of some elements of a document. Each element that is set is
-// given whole and replaces the one with its id; other elements stay as they are. A node
-// that is removed takes its edges along. An architecture has no edges.
+// DocumentEdit is a change of some elements of a document. Each element that is set is complete
+// and replaces the one with its id; other elements are unchanged. Removing a node also removes
+// its edges. An architecture has no edges.
 type DocumentEdit struct {
-	BaseVersion int // the version that the change was made from
+	BaseVersion int // the version that the change is based on
 	SetNodes    []json.RawMessage
 	RemoveNodes []string
 	SetEdges    []json.RawMessage
@@ -25,7 +25,7 @@ type DocumentEdit struct {
 	Message     string
 }
 
-// DocumentEdited is the version that an edit has made, and what its validation has found.
+// DocumentEdited is the version that an edit has created, and its validation.
 type DocumentEdited struct {
 	Version    domain.DocumentVersion
 	Validation domain.Validation

@@ -32,8 +32,8 @@ type DocumentState struct {
 	PublishedVersion *int `json:"published_version,omitempty" doc:"The version that is published; left out: none."`
 }
 
-// Solution is a production solution: a DAG of agents, and an architecture. A
-// session that was deleted is left out.
+// Solution is a production solution: a DAG of agents, and an architecture. Deleted sessions are
+// omitted.
 type Solution struct {
 	ID                    string            `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Name                  string            `json:"name" doc:"Its name." example:"Nightly review"`
@@ -60,7 +60,7 @@ type LastRun struct {
 	FinishedAt *time.Time `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 }
 
-// NewSolution is a production solution before it is stored.
+// NewSolution is a production solution to store.
 type NewSolution struct {
 	OwnerID               string
 	Name                  string
@@ -73,7 +73,7 @@ type NewSolution struct {
 	ArchitectureAIAssist  bool
 }
 
-// SolutionChange names the fields to set; nil leaves a field as it is.
+// SolutionChange contains the fields to set; nil fields are unchanged.
 type SolutionChange struct {
 	Name        *string
 	Description *string
@@ -95,7 +95,7 @@ type StoredDocument struct {
 	Content []byte
 }
 
-// NewDocument is a version before it is stored.
+// NewDocument is a version to store.
 type NewDocument struct {
 	Content   []byte // canonical
 	Digest    string
@@ -116,7 +116,7 @@ type PublishedDocument struct {
 	PreviousVersion *int      `json:"previous_version" doc:"The version that was published before; null: none."`
 }
 
-// Codes of production solutions that more than one package names.
+// Codes of production solutions that several packages use.
 const (
 	CodeNotFound        = "prod_solution_not_found"
 	CodeVersionNotFound = "version_not_found"
@@ -148,15 +148,15 @@ func VersionNotFound(version int) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeVersionNotFound, "version %d does not exist", version)
 }
 
-// moves are the changes of status that a user may ask for.
+// moves are the changes of status that a user can request.
 var moves = map[SolutionStatus][]SolutionStatus{
 	SolutionDraft:     {SolutionPublished, SolutionArchived},
 	SolutionPublished: {SolutionDraft, SolutionArchived},
 	SolutionArchived:  {SolutionDraft},
 }
 
-// Move returns the error of a change of status that is not possible; nil: it is. A
-// solution is published when its DAG is.
+// Move returns an error if a change of status is not possible. Becoming published also requires
+// a published version of the DAG.
 func (s Solution) Move(to SolutionStatus) error {
 	if s.Status == to {
 		return nil

@@ -32,18 +32,17 @@ type Change struct {
 	HandOver bool
 }
 
-// Step is one recorded event, ready to be played as the replay session's
-// own: every id in it is the replay's. Sequences and times are given when it is
-// played.
+// Step is one recorded event, prepared for the replay session: it contains only the replay's
+// ids. Sequences and times are assigned when it is played.
 type Step struct {
-	Gap    int64           `json:"gap,omitempty"` // milliseconds since the step before, as recorded
+	Gap    int64           `json:"gap,omitempty"` // milliseconds since the previous step, as recorded
 	Name   string          `json:"name"`
 	ChatID domain.ChatID   `json:"chat_id"`
 	Data   json.RawMessage `json:"data"`
 	Entry  *Entry          `json:"entry,omitempty"` // with the event that starts a turn
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
 
-	Checkpoint *transfer.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
+	Checkpoint *transfer.CheckpointRecord `json:"checkpoint,omitempty"` // created by this step
 
 	ServerCallID  string `json:"server_call_id,omitempty"` // with the event that adds a tool call
 	ServerMembers string `json:"server_members,omitempty"` // of the same call
@@ -68,9 +67,9 @@ const (
 	Batch = "batch"
 )
 
-// NewReplay is a replay session to make.
+// NewReplay is a replay session to create.
 type NewReplay struct {
-	SessionID domain.SessionID // made before, as the ids in the script
+	SessionID domain.SessionID // allocated before, like the ids in the script
 	BranchID  domain.BranchID
 	Source    domain.Session
 	OwnerID   string
@@ -80,8 +79,8 @@ type NewReplay struct {
 	Snapshot  string // of the source's files before its first turn; "" when there is none
 }
 
-// Claim is a replay as its records stand, for the process that plays it. Attempt
-// fences every later write.
+// Claim is the stored state of a replay for the process that plays it. Attempt is the fencing
+// token of every later write.
 type Claim struct {
 	SessionID  domain.SessionID
 	SourceID   string

@@ -2,13 +2,13 @@ package schedule
 
 import "time"
 
-// Push is a change of a task that its Schedule does not have.
+// Push is a change of a task that its Schedule does not include yet.
 type Push struct {
 	Task    Task
 	Token   string    // of the change
 	Until   time.Time // of the claim
 	Deleted bool
-	Custom  bool // the times of the Schedule were edited in Temporal, and stay
+	Custom  bool // the times of the Schedule were edited in Temporal, and are preserved
 }
 
 // Observed is the Temporal Schedule of a task as Temporal describes it.
@@ -54,7 +54,7 @@ type Listed struct {
 	State string
 }
 
-// Missing is what became of a Schedule that Temporal does not describe.
+// Missing is why Temporal does not describe a Schedule.
 type Missing string
 
 // It was deleted in Temporal, has no more ticks, or Temporal has lost it.
@@ -64,15 +64,15 @@ const (
 	MissingLost     Missing = "lost"
 )
 
-// RunID is the id of the run of a task for one nominal time. Temporal appends the same text
-// to the workflow id of the action.
+// RunID returns the id of the run of a task for one nominal time. Temporal appends the same
+// text to the workflow id of the action.
 func RunID(taskID string, nominal time.Time) string {
 	return taskID + "-" + nominal.UTC().Truncate(time.Second).Format(time.RFC3339)
 }
 
 const nominalLength = len("2006-01-02T15:04:05Z")
 
-// SplitRunID returns the task and the nominal time of a run.
+// SplitRunID returns the task and the nominal time of a run id.
 func SplitRunID(id string) (taskID string, nominal time.Time, ok bool) {
 	at := len(id) - nominalLength - 1
 	if at < 1 || id[at] != '-' {

@@ -43,7 +43,7 @@ const (
 	RunOver   RunNext = "over"
 )
 
-// OutcomeRun is a run whose chat has ended and whose outcome is to be checked.
+// OutcomeRun is a run whose chat has ended and whose outcome must be checked.
 type OutcomeRun struct {
 	RunID     string
 	Session   domain.Session
@@ -56,7 +56,7 @@ type OutcomeRun struct {
 // schema of its result.
 func (s TaskSpec) HasOutcome() bool { return len(s.Files)+len(s.Commands) > 0 }
 
-// EndOfChecks is how a run ended whose chat was completed and whose outcome was checked.
+// EndOfChecks returns the end of a run whose chat was completed and whose outcome was checked.
 func EndOfChecks(checks []RunCheck) domain.RunEnd {
 	var missing []string
 

@@ -24,7 +24,7 @@ const (
 // Bounds of scheduled tasks.
 const (
 	MaxTasks    = 200    // of a user
-	MaxOpenRuns = 100    // of a task that work
+	MaxOpenRuns = 100    // working runs of a task
 	MaxRuns     = 10_000 // max stored records of a task
 )
 
@@ -75,7 +75,7 @@ func NotOwnerOfTask() *domain.Error {
 	return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the scheduled task may change it")
 }
 
-// TickOutcome is what became of a tick.
+// TickOutcome is the result of a tick.
 type TickOutcome string
 
 // The outcomes of a tick.
@@ -83,7 +83,7 @@ const (
 	TickFired     TickOutcome = "fired"     // it ran in time
 	TickCaughtUp  TickOutcome = "caught_up" // it ran late, within the catch-up window
 	TickMissed    TickOutcome = "missed"    // it was found after the catch-up window
-	TickSkipped   TickOutcome = "skipped"   // an earlier run was not over
+	TickSkipped   TickOutcome = "skipped"   // an earlier run was unfinished
 	TickCoalesced TickOutcome = "coalesced" // merged into an earlier tick that waits
 	TickBlocked   TickOutcome = "blocked"   // its message was rejected
 )
@@ -138,7 +138,7 @@ type CronPreview struct {
 	ClockChanges []ClockChange `json:"clock_changes" nullable:"false" doc:"The days of these times on which clocks leave out or repeat times of the expression."`
 }
 
-// ClockChange is a day on which the clocks of a time zone leave out or repeat times of an
+// ClockChange is a day on which the clocks of a time zone skip or repeat times of an
 // expression.
 type ClockChange struct {
 	Date string `json:"date" doc:"The day." format:"date" example:"2026-03-29"`
@@ -153,12 +153,12 @@ type ChatWaiter = domain.ChatWaiter
 // TickPlan lists the actions to take after ticks or runs were recorded.
 type TickPlan struct {
 	TaskID string
-	Stop   []domain.RunChat // chats that are stopped
+	Stop   []domain.RunChat // chats to stop
 	Push   bool             // the Schedule needs an update
 }
 
-// MessageID is the client_message_id of the message of a run. A tick that is backfilled again
-// has another execution.
+// MessageID returns the client_message_id of the message of a run. A repeated backfill of a
+// tick has another execution.
 func MessageID(runID, execution string) string { return "schedule-run/" + runID + "/" + execution }
 
 // RunStart is the workflow run that executes a scheduled run.
@@ -167,13 +167,13 @@ type RunStart struct {
 	Execution string
 	StartedAt time.Time  // of the workflow
 	Due       *time.Time // with the jitter; nil: the nominal time
-	Resumed   bool       // the workflow was started again for a record
+	Resumed   bool       // the workflow was restarted for a record
 }
 
 // ClaimedRun is a scheduled run to execute.
 type ClaimedRun struct {
 	RunID     string
-	Execution string // that began it
+	Execution string // the execution that started it
 	Ended     bool   // there is no work left
 	Begun     bool   // its message was sent
 	SessionID domain.SessionID

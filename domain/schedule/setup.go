@@ -15,7 +15,7 @@ const (
 	MaxInputValue = 10_000 // characters
 )
 
-// Setup is how the sessions of a task are set up, and the values that its prompt can use.
+// Setup is the configuration of a task's sessions, and the variables of its prompt.
 type Setup struct {
 	SolutionID    *string            `json:"solution_id" nullable:"true" doc:"The solution of its sessions; null: none."`
 	BizRoleID     *string            `json:"biz_role_id" nullable:"true" doc:"The role of the solution; null: none."`
@@ -37,7 +37,7 @@ type PermissionRule struct {
 	Decision domain.PermissionDecision `json:"decision" enum:"allow,ask,deny" doc:"The decision about the call."`
 }
 
-// Rules are the permission rules of sessions.
+// Rules returns the permission rules of the task's sessions.
 func (s Setup) Rules() (rules []domain.PermissionRule) {
 	for _, r := range s.Permissions {
 		rules = append(rules, domain.PermissionRule{Tool: r.Tool, Pattern: r.Pattern, Argument: r.Argument, Decision: r.Decision})
@@ -46,7 +46,8 @@ func (s Setup) Rules() (rules []domain.PermissionRule) {
 	return rules
 }
 
-// Same reports whether sessions of one setup can be used for the other. Inputs are of the message.
+// Same reports whether sessions of one setup can be used for the other. Inputs are not
+// compared: they belong to the message.
 func (s Setup) Same(o Setup) bool {
 	return same(s.SolutionID, o.SolutionID) && same(s.BizRoleID, o.BizRoleID) && same(s.AgentID, o.AgentID) && same(s.Mode, o.Mode) &&
 		slices.Equal(s.Skills, o.Skills) && slices.Equal(s.EnvBuckets, o.EnvBuckets) && slices.Equal(s.Permissions, o.Permissions) &&
@@ -57,8 +58,8 @@ func same[T comparable](a, b *T) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// Beside names a field that a production agent defines, and that a task with an agent can therefore not
-// set; empty: there is none.
+// Beside returns a field that a production agent defines, and that a task with an agent can
+// therefore not set; empty: there is none.
 func (s Setup) Beside() string {
 	switch {
 	case s.SolutionID != nil:
@@ -127,7 +128,7 @@ func CheckInputs(prompt string, inputs map[string]string) error {
 	return nil
 }
 
-// Message is the prompt of a task for one tick. Times are in the zone of the task.
+// Message returns the prompt of a task for one tick. Times are in the zone of the task.
 func (s TaskSpec) Message(tick Tick) string {
 	zone, err := time.LoadLocation(s.Timezone)
 	if err != nil {

@@ -5,12 +5,12 @@ import "time"
 // MinCatchup is the shortest catch-up window of a Schedule.
 const MinCatchup = 10 * time.Second
 
-// Catchup is how late a tick still starts.
+// Catchup returns how late a tick can start.
 func (s TaskSpec) Catchup() time.Duration {
 	return max(time.Duration(s.CatchupWindowS)*time.Second, MinCatchup)
 }
 
-// LateAfter is how late a tick may start and still have run in time.
+// LateAfter is the maximum delay of a tick that counts as in time.
 const LateAfter = time.Minute
 
 // Decision is how a tick is recorded.
@@ -27,7 +27,7 @@ type Beginning struct {
 	Matches bool          // the task is due at its nominal time
 	Late    time.Duration // from the due time to the start of the workflow
 	Age     time.Duration // from the due time to now
-	Before  bool          // the tick has a record, which did not run
+	Before  bool          // a record exists for the tick, which did not run
 	Early   bool          // the tick is older than the task
 }
 
@@ -50,9 +50,9 @@ func (s TaskSpec) Begin(b Beginning) Decision {
 
 // Unstarted is a tick that the Schedule has passed without starting a workflow.
 type Unstarted struct {
-	Paused   bool // the task was
-	Buffered bool // the Schedule has ticks that wait
-	Active   bool // a run of the task was, at the time of the tick
+	Paused   bool // the task was paused
+	Buffered bool // the Schedule has buffered ticks
+	Active   bool // a run of the task was active at the time of the tick
 	Age      time.Duration
 }
 
@@ -70,7 +70,7 @@ func (s TaskSpec) NotStarted(u Unstarted) Decision {
 	}
 }
 
-// overlapped is the record of a tick that did not run because of another one.
+// overlapped returns the record of a tick that did not run because of another one.
 func (o Overlap) overlapped() Decision {
 	switch o {
 	case OverlapBufferOne:
@@ -84,8 +84,8 @@ func (o Overlap) overlapped() Decision {
 	}
 }
 
-// Waiting decides about the records that wait, the oldest first, while the Schedule has some ticks
-// in its buffer. Those that it has no place for did not run.
+// Waiting decides about the waiting records, the oldest first, while the Schedule has some
+// ticks in its buffer. Records beyond the buffer did not run.
 func (o Overlap) Waiting(records, buffered int) []Decision {
 	decisions := make([]Decision, records)
 	for i := range decisions {

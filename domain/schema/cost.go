@@ -11,7 +11,7 @@ import (
 // Bounds of the cost of a client's schema: it is compiled and used in the service's own
 // processes, and validation cannot be interrupted.
 const (
-	maxSchemaDepth  = 64      // of nested values in the schema; its check takes time that grows steeply with it
+	maxSchemaDepth  = 64      // nested values in the schema; the time of its check grows superlinearly with them
 	maxSchemaWork   = 500_000 // steps of one validation
 	maxSchemaPlace  = 10_000  // steps at one place of a value
 	maxNumberLength = 400     // characters of a number, or its exponent: numbers are checked exactly
@@ -22,7 +22,7 @@ const (
 // many steps.
 type costs struct {
 	known   map[costKey]int
-	open    map[*jsonschema.Schema]bool // applied to the same place already: a cycle, which validation refuses
+	open    map[*jsonschema.Schema]bool // applied to the same value already: a cycle, which validation rejects
 	dynamic map[string][]*jsonschema.Schema
 }
 

@@ -48,7 +48,7 @@ func Compile(raw json.RawMessage) (schema *Schema, err error) {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema holds a number that is too long: %.40s", number)
 	}
 
-	defer func() { // the library is given what clients have written
+	defer func() { // the library may panic on clients' input
 		if p := recover(); p != nil {
 			schema, err = nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema cannot be used")
 		}
@@ -101,7 +101,7 @@ func (s *Schema) Validate(value any) (err error) {
 	return placed(err)
 }
 
-// invalidSchema names the places that are wrong.
+// invalidSchema returns the error with the invalid locations.
 func invalidSchema(err error) *domain.Error {
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		err = placed(invalid.Err)
@@ -192,7 +192,7 @@ var (
 	fenced     = regexp.MustCompile("(?s)^(?:```+|~~~+)[ \\t]*[A-Za-z0-9_+-]*[ \\t]*\\r?\\n(.*?)\\r?\\n?[ \\t]*(?:```+|~~~+)$")
 )
 
-// unwrapped is an answer without a think block before it and a fence around it.
+// unwrapped returns an answer without the think block before it and the fence around it.
 func unwrapped(answer string) string {
 	answer = strings.TrimSpace(thinkBlock.ReplaceAllString(answer, ""))
 	if inner := fenced.FindStringSubmatch(answer); inner != nil {

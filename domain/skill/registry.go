@@ -20,20 +20,20 @@ type RegistryResource struct {
 	Data        map[string]any `json:"data,omitempty" doc:"Further settings of any form."`
 }
 
-// RegistryQuery narrows the resources down; empty fields do not.
+// RegistryQuery selects resources; empty fields match everything.
 type RegistryQuery struct {
 	Type, Subtype string
 	Offset, Limit int
 }
 
-// RegistryOrganization owns skills.
+// RegistryOrganization is an organisation, which owns skills.
 type RegistryOrganization struct {
 	Name        string `json:"name" doc:"Its name." example:"acme"`
 	DisplayName string `json:"display_name" doc:"The display name." example:"Acme"`
 	SkillCount  int    `json:"skill_count" doc:"Number of released skills." example:"3"`
 }
 
-// RegistryTemplate is a form that something is made from.
+// RegistryTemplate is a template for new resources.
 type RegistryTemplate struct {
 	TypeKey     string         `json:"type_key" doc:"The type." example:"agent"`
 	Subtype     string         `json:"subtype" doc:"The subtype." example:"basic"`
@@ -45,7 +45,7 @@ type RegistryTemplate struct {
 	Defaults    map[string]any `json:"defaults" doc:"Values to begin with."`
 }
 
-// RegistryScenario bundles resources for one purpose.
+// RegistryScenario is a bundle of resources for one purpose.
 type RegistryScenario struct {
 	ID          string   `json:"id" doc:"Its id." example:"first-steps"`
 	Title       string   `json:"title" doc:"The title." example:"First steps"`

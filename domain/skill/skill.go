@@ -28,11 +28,10 @@ type Skill struct {
 	Org         string // of the registry; empty for others
 	Description string
 	Version     string // empty when the author sets none
-	Digest      string // of the package as it is now
+	Digest      string // of the current package
 	Source      Source
 	InstalledAt *time.Time // nil for skills that are part of the service
-	// ReleaseVersion is the version that the registry recommends; empty when it is
-	// not known.
+	// ReleaseVersion is the version that the registry recommends; empty when it is unknown.
 	ReleaseVersion  string
 	UpdateAvailable bool // the registry recommends a later version
 	// Changed reports that the package differs from the version that was installed or last
@@ -40,7 +39,7 @@ type Skill struct {
 	Changed bool
 	// Problem is why the skill cannot be used; empty when it can.
 	Problem string
-	Dir     string // in the workspace; empty when it is not there
+	Dir     string // in the workspace; empty when it is not installed there
 }
 
 // File is one file of a skill's package.
@@ -63,11 +62,11 @@ type Detail struct {
 type Offer struct {
 	Name        string
 	Description string
-	Primary     bool // the session was made for it
-	OfSolution  bool // the solution of the session names it
+	Primary     bool // the session was created for it
+	OfSolution  bool // the session's solution lists it
 }
 
-// Loaded is a skill whose package lies in the workspace.
+// Loaded is a skill whose package is in the workspace.
 type Loaded struct {
 	Name        string
 	Version     string
@@ -115,14 +114,14 @@ type SessionSkill struct {
 	InstalledAt time.Time        `db:"installed_at"`
 }
 
-// Stat is how a session has used one skill.
+// Stat is a session's usage of one skill.
 type Stat struct {
 	Name        string
 	Invocations int
 	Errors      int
 	LastUsedAt  time.Time
 	AvgDuration time.Duration
-	Tokens      int // that its texts took, estimated
+	Tokens      int // of its texts, estimated
 }
 
 // NewFile is one file of a skill to be uploaded.
@@ -153,14 +152,14 @@ type InstallResult struct {
 	ReplacedVersion       *string // nil when none was replaced
 }
 
-// Resync is what reading a session's skills again has found: names, and
-// for what cannot be used the reason.
+// Resync is the result of reading a session's skills again: names, and the reasons for unusable
+// skills.
 type Resync struct {
 	Added, Updated, Removed []string
 	Failed                  []Failure
 }
 
-// Failure is a package that cannot be used.
+// Failure is a package that cannot be used, and why.
 type Failure struct {
 	Name, Code, Message string
 }

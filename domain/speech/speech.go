@@ -34,8 +34,8 @@ const (
 type Recording struct {
 	Data     []byte
 	Format   AudioFormat
-	Language string // ISO 639-1; empty: the model finds out
-	Prompt   string // names and words that the recording may hold
+	Language string // ISO 639-1; empty: detected by the model
+	Prompt   string // names and words that the recording may contain
 }
 
 // Transcription is the result of a speech model.
@@ -70,7 +70,7 @@ var audioFormats = []struct {
 // AudioFormatNames lists the known formats, for messages.
 const AudioFormatNames = "WAV, MP3, Ogg, FLAC, WebM or M4A"
 
-// FindAudioFormat finds the format of a recording by its content.
+// FindAudioFormat returns the format of a recording by its content.
 func FindAudioFormat(data []byte) (AudioFormat, bool) {
 	for _, f := range audioFormats {
 		if f.is(data) {
@@ -81,7 +81,7 @@ func FindAudioFormat(data []byte) (AudioFormat, bool) {
 	return AudioFormat{}, false
 }
 
-// AudioFormatOf finds a format by its media type, as stored recordings have it.
+// AudioFormatOf returns the format of a media type, as stored with recordings.
 func AudioFormatOf(mime string) (AudioFormat, bool) {
 	for _, f := range audioFormats {
 		if f.MIME == mime {
@@ -103,7 +103,7 @@ func isMPEG(b []byte) bool {
 		b[2]&0x0c != 0x0c
 }
 
-// Heard is the result of the transcription of one part of a user turn.
+// Heard is the transcription of one part of a user turn.
 type Heard struct {
 	SessionID domain.SessionID
 	ChatID    domain.ChatID // the chat that waits for it
@@ -113,7 +113,7 @@ type Heard struct {
 	Transcription
 }
 
-// SpokenTurn is a user turn whose recordings are to be transcribed.
+// SpokenTurn is a user turn whose recordings must be transcribed.
 type SpokenTurn struct {
 	ChatID  domain.ChatID // of the turn
 	Parts   []domain.ContentPart

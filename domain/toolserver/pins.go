@@ -19,7 +19,7 @@ type Pin struct {
 	ProposedAt *time.Time
 }
 
-// Digest distinguishes definitions of a tool by all that the service uses of them.
+// Digest returns a digest of all parts of a tool's definition that the service uses.
 func (t Tool) Digest() string {
 	data, _ := json.Marshal(t)
 	sum := sha256.Sum256(data)
@@ -27,7 +27,7 @@ func (t Tool) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Same reports whether two definitions are equal; nil is equal to nil alone.
+// Same reports whether two definitions are equal; nil equals only nil.
 func (t *Tool) Same(other *Tool) bool {
 	if t == nil || other == nil {
 		return t == other
@@ -40,9 +40,9 @@ func (t *Tool) Same(other *Tool) bool {
 // and of a solution's files are not: the operator installs and configures them.
 func (s Record) IsPinned() bool { return s.ID != "" && !s.OfPreset() }
 
-// Pins returns the pins of the tools in a list of the server. The first list is accepted as
-// it is. A tool that is new later is accepted if the settings of the server name it. Any other
-// difference is proposed.
+// Pins returns the pins of the tools in a list of the server. It accepts the first list
+// unchanged, and a later new tool if the settings of the server name it. Any other difference
+// is proposed.
 func (s Record) Pins(known []Pin, list []Tool) []Pin {
 	pins := make([]Pin, 0, len(list))
 

@@ -35,11 +35,10 @@ const (
 // session, in its sandbox and in its network.
 const BrowserPreset = "browser"
 
-// DefaultTimeout is the time limit of one call, in seconds, of a server that
-// names none.
+// DefaultTimeout is the default time limit of one call, in seconds.
 const DefaultTimeout = 60
 
-// CodeNotFound is the code of a tool server that is not there.
+// CodeNotFound is the code of a tool server that does not exist.
 const CodeNotFound = "mcp_server_not_found"
 
 // Record is a stored tool server. The values of Env and Headers are secrets: they are sent to
@@ -48,7 +47,7 @@ type Record struct {
 	domain.MCPServer
 	ID         string
 	Scope      Scope
-	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator made it
+	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator created it
 	SessionID  *domain.SessionID
 	OwnerID    string // who created it
 	// Trusted reports that an administrator created it, so that it can be on the service's own
@@ -93,7 +92,7 @@ func PresetFault(s domain.MCPServer) (field, why string) {
 	return "", ""
 }
 
-// Status is how far the connection of a session with a tool server is.
+// Status is the state of a session's connection with a tool server.
 type Status string
 
 // The states of a connection.
@@ -103,22 +102,22 @@ const (
 	Failed     Status = "failed"
 )
 
-// Connection is the last known state of a session's connection with a tool
-// server. It outlives the process that had the connection, so that the tools
-// are known before the server answers again.
+// Connection is the last known state of a session's connection with a tool server. It outlives
+// the process of the connection, so that the tools are available before the server responds
+// again.
 type Connection struct {
 	SessionID   domain.SessionID
 	Name        string // of the server
-	Fingerprint string // of the configuration that it was made with, its secrets left out
+	Fingerprint string // of the configuration of the connection, without secrets
 	Status      Status
 	Error       string
 	Tools       []Tool
 	UpdatedAt   time.Time
 }
 
-// Tool is one tool of a server, its texts cleaned and cut.
+// Tool is one tool of a server, with cleaned and shortened texts.
 type Tool struct {
-	Name        string          `json:"name"` // as the server calls it
+	Name        string          `json:"name"` // the server's name of it
 	Title       string          `json:"title,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"`
@@ -153,7 +152,7 @@ func WithConfigured(servers []Record, profile []domain.MCPServer) []Record {
 	return servers
 }
 
-// MaxOfSession bounds the tool servers that one session uses.
+// MaxOfSession bounds the tool servers of one session.
 const MaxOfSession = 32
 
 // Used returns the tool servers that a session uses, and those above the limit: the widest

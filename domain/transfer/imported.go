@@ -48,8 +48,7 @@ type ImportCounts struct {
 	Branches    int   `json:"branches" doc:"Number of branches." example:"2"`
 }
 
-// MissingThing is something that the session names and this installation does
-// not have.
+// MissingThing is a resource that the session refers to and this installation does not have.
 type MissingThing struct {
 	Kind string `json:"kind" enum:"model,skill,solution" doc:"The type."`
 	Name string `json:"name" doc:"Its name."`
@@ -73,8 +72,8 @@ type ExportParts struct {
 
 // ImportOptions override imported fields.
 type ImportOptions struct {
-	Name       string  `json:"name,omitempty"`        // the session's intent; empty: as it was
-	SolutionID *string `json:"solution_id,omitempty"` // nil: as it was, where there is such a one
+	Name       string  `json:"name,omitempty"`        // the session's intent; empty: unchanged
+	SolutionID *string `json:"solution_id,omitempty"` // nil: unchanged, if it exists here
 }
 
 // ImportState is the progress of an import.
@@ -96,13 +95,13 @@ type Import struct {
 	State      ImportState
 	Attempt    int
 	SandboxUID int
-	Parts      []int64 // sizes of the objects that hold the archive, in bytes
+	Parts      []int64 // sizes of the objects of the archive, in bytes
 	Options    ImportOptions
 }
 
 // ArchiveUpload is an archive that is stored and not imported yet.
 type ArchiveUpload struct {
-	SessionID domain.SessionID // that the import will make
+	SessionID domain.SessionID // that the import will create
 	Size      int64            // bytes
 	SHA256    []byte
 }
@@ -112,7 +111,7 @@ type ImportRequest struct {
 	OwnerID string
 	Upload  ArchiveUpload
 	Options ImportOptions
-	// Key is the Idempotency-Key: of two requests of a user with one key, the second
-	// gets the result of the first. Empty: none.
+	// Key is the Idempotency-Key: a repeated request of a user with the same key receives the
+	// result of the first. Empty: none.
 	Key string
 }

@@ -106,8 +106,8 @@ type EntryRecord struct {
 	Cost                 domain.Cost          `json:"cost_usd,omitempty"`
 	DurationMS           int64                `json:"duration_ms"`
 	ContextWindow        int64                `json:"context_window"`
-	Deprecated           bool                 `json:"deprecated"`              // on the branch that was read
-	DeprecatedOn         []domain.BranchID    `json:"deprecated_on,omitempty"` // branches that a what-if left it out of
+	Deprecated           bool                 `json:"deprecated"`              // on the requested branch
+	DeprecatedOn         []domain.BranchID    `json:"deprecated_on,omitempty"` // branches of a what-if that omit it
 	FailureReason        *string              `json:"failure_reason"`
 	Compaction           json.RawMessage      `json:"compaction,omitempty"`
 	StartedAt            time.Time            `json:"started_at"`
@@ -166,14 +166,14 @@ type QuestionRecord struct {
 	ResolvedAt *time.Time      `json:"resolved_at"`
 }
 
-// UnarchivedChat is a chat that has ended and whose events are in the log only.
+// UnarchivedChat is a chat that has ended and whose events are only in the log.
 type UnarchivedChat struct {
 	ChatID    domain.ChatID
 	SessionID domain.SessionID
 	Round     int
 }
 
-// ArchivedPage is what became of one page of chats that were to be archived.
+// ArchivedPage is the result of archiving one page of chats.
 type ArchivedPage struct {
 	After    string `json:"after"` // the last chat of the page
 	Archived int    `json:"archived"`

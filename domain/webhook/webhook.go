@@ -41,7 +41,7 @@ const (
 	All Event = "*" // every event
 )
 
-// ChatEvent is the event of a chat that ended so.
+// ChatEvent returns the event of a chat that ended with the reason.
 func ChatEvent(reason domain.FinishReason) Event {
 	switch reason {
 	case domain.FinishAwaitingAnswer:
@@ -71,7 +71,7 @@ func (e Event) NotifiesTask() bool {
 // Bounds of webhooks.
 const (
 	MaxWebhooks   = 20   // of a user
-	MaxPending    = 1000 // deliveries of a webhook that wait
+	MaxPending    = 1000 // waiting deliveries of a webhook
 	MaxDeliveries = 2000 // stored finished deliveries of a webhook
 	MaxAttempts   = 20   // stored attempts of a delivery
 	MaxAnswer     = 4096 // stored bytes of a response
@@ -103,7 +103,7 @@ type Webhook struct {
 	UpdatedAt           time.Time  `json:"updated_at" doc:"Time of its last change."`
 }
 
-// DeliveryStatus is how far a delivery is.
+// DeliveryStatus is the progress of a delivery.
 type DeliveryStatus string
 
 // The statuses of a delivery.
@@ -169,14 +169,14 @@ type Answer struct {
 // StatusGone is the status by which an endpoint requests no more events.
 const StatusGone = 410
 
-// waits are the pauses after the failed attempts of a delivery: a little more than a day
-// together.
+// waits are the pauses after the failed attempts of a delivery, a little more than a day in
+// total.
 var waits = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
 	2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 8*time.Hour + 30*time.Minute,
 }
 
-// maxRetryAfter bounds the pause that an endpoint may ask for.
+// maxRetryAfter bounds the pause that an endpoint can request.
 const maxRetryAfter = 2 * time.Hour
 
 // NextDelivery returns the pause before the next attempt of a delivery with the given number of
@@ -205,7 +205,7 @@ func EndpointPause(failures int) time.Duration {
 	return pause
 }
 
-// When a webhook is disabled: it failed for so long, and so often.
+// A webhook is disabled after failing for this long, and this often.
 const (
 	FailsFor   = 3 * 24 * time.Hour
 	FailsOften = 10
@@ -299,7 +299,7 @@ type IssueRun struct {
 	FinishedAt  *time.Time        `json:"finished_at"`
 }
 
-// RunError is why a run failed, or was ended.
+// RunError is why a run failed or was ended.
 type RunError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

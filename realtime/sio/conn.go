@@ -14,8 +14,7 @@ import (
 // packets.
 const closeGrace = 2 * time.Second
 
-// Conn is one client that has authenticated. Its methods may be called from
-// any goroutine and none of them blocks.
+// Conn is one authenticated client. Its methods are safe for concurrent use and do not block.
 type Conn struct {
 	id       string
 	identity any
@@ -42,16 +41,16 @@ func newConn(s *session, id string, identity any) *Conn {
 	return c
 }
 
-// ID is the connection's public name, the client's socket.id.
+// ID returns the connection's public name, the client's socket.id.
 func (c *Conn) ID() string { return c.id }
 
-// Identity is what [Authenticate] returned.
+// Identity returns the result of [Authenticate].
 func (c *Conn) Identity() any { return c.identity }
 
-// RemoteAddr is the address, host:port, of the peer.
+// RemoteAddr returns the address, host:port, of the peer.
 func (c *Conn) RemoteAddr() string { return c.session.engine.RemoteAddress() }
 
-// Context ends when the connection is lost.
+// Context returns a context that ends when the connection is lost.
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // SetValue stores one value of the handler with the connection; all values of a connection must
@@ -61,7 +60,7 @@ func (c *Conn) SetValue(v any) { c.value.Store(v) }
 // Value returns the value that SetValue stored, or nil.
 func (c *Conn) Value() any { return c.value.Load() }
 
-// Buffered is how many bytes wait for the client, roughly.
+// Buffered returns the approximate number of bytes that wait for the client.
 func (c *Conn) Buffered() int { return c.outbox.bytes() }
 
 // OnDrained sets a function that is called, in a new goroutine, when Emit has returned false
@@ -94,8 +93,8 @@ func (c *Conn) Emit(event string, data json.RawMessage) bool {
 	return ok
 }
 
-// Close disconnects the client, which it sees as "io server disconnect" and does
-// not answer by reconnecting, and closes the connection.
+// Close disconnects the client, which reports "io server disconnect" and does not reconnect,
+// and closes the connection.
 func (c *Conn) Close() {
 	c.session.mu.Lock()
 	if c.session.reason == "" {
@@ -200,7 +199,7 @@ func (c *Conn) handle(ev event) {
 		c.server.opts.Handler.Event(c, ev.name, ev.payload, ack)
 	})
 	if !ok && ack != nil {
-		ack(internalError) // a client that waits for an answer must not wait without end
+		ack(internalError) // without an answer the client would wait indefinitely
 	}
 }
 

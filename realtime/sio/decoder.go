@@ -86,7 +86,7 @@ func (d *decoder) accept(in *inbound) error {
 	case typeAck:
 		// This server never requests an acknowledgement.
 	case typeDisconnect:
-		// One namespace, so leaving it is leaving altogether.
+		// There is one namespace: leaving it means disconnecting.
 		s.close("client namespace disconnect")
 	}
 
@@ -98,7 +98,7 @@ func (d *decoder) connect(s *session, h head, body []byte) error {
 	if err != nil {
 		return err
 	}
-	// The library answers a namespace that does not exist; only its number is bounded here.
+	// The library answers an unknown namespace; only the number of packets is bounded here.
 	if err := s.beginConnect(h.namespace); err != nil {
 		return err
 	}

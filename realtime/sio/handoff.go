@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// corkSize is how many bytes are gathered before they are written.
+// corkSize is the number of bytes buffered before a write.
 const corkSize = 32 << 10
 
 // handedConn is a TCP connection taken over from Fiber: reads return the bytes that Fiber had
@@ -87,7 +87,7 @@ func newHandoff() *handoff {
 	return &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// give passes a connection on, or closes it when the server has stopped.
+// give passes on a connection, or closes it when the server has stopped.
 func (h *handoff) give(conn net.Conn) {
 	select {
 	case h.conns <- conn:

@@ -10,7 +10,7 @@ import (
 // library would close a client that has answered.
 const libraryPingTimeout = 100 * 365 * 24 * time.Hour
 
-// withPingTimeout is the handshake of the library with the time-out that counts.
+// withPingTimeout returns the library's handshake with the effective timeout.
 func withPingTimeout(handshake []byte, timeout time.Duration) []byte {
 	var fields map[string]any
 	if json.Unmarshal(handshake, &fields) != nil {

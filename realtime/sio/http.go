@@ -23,7 +23,7 @@ func handedConnOf(r *http.Request) *handedConn {
 	return conn
 }
 
-// serveHTTP checks a request before the library sees any of it.
+// serveHTTP checks a request before it is passed to the library.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recovered("request")
 
@@ -77,8 +77,8 @@ func (s *Server) openPolling(w http.ResponseWriter, r *http.Request) {
 	poll.servePoll(w, r)
 }
 
-// upgrader leaves compression off: a limit on messages would then count
-// compressed bytes. The origin was checked before.
+// upgrader disables compression, with which a limit on messages would count compressed bytes.
+// The origin was checked before.
 var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 
 func (s *Server) openWebSocket(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func (s *Server) continueSession(w http.ResponseWriter, r *http.Request, sid str
 	}
 }
 
-// bodyLimit is how many bytes the body of a request may have.
+// bodyLimit returns the maximum size of a request's body, in bytes.
 func (s *Server) bodyLimit(sid string) int64 {
 	if sess, ok := s.session(sid); ok {
 		return sess.limit.Load()
@@ -155,7 +155,7 @@ func (s *Server) allowOrigin(header http.Header, r *http.Request) bool {
 	if err != nil || u.Host == "" {
 		return false
 	}
-	// A proxy in front may have changed Host; a page cannot set the other header.
+	// A proxy may have changed Host; a page cannot set the other header.
 	return strings.EqualFold(u.Host, r.Host) || strings.EqualFold(u.Host, r.Header.Get("X-Forwarded-Host"))
 }
 

@@ -13,7 +13,7 @@ const (
 type inbox struct {
 	done  <-chan struct{}
 	ready chan struct{} // signals a new event
-	space chan struct{} // an event left
+	space chan struct{} // an event was removed
 
 	mu     sync.Mutex
 	events []event

@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Path is where the official client looks for a server.
+// Path is the default path of the official client.
 const Path = "/socket.io/"
 
 // Mount adds the transport to a Fiber app, at [Path]. Fiber's server does not support
@@ -21,8 +21,8 @@ const Path = "/socket.io/"
 func (s *Server) Mount(app *fiber.App) {
 	server := app.Server()
 	server.KeepHijackedConns = true
-	// The app's limit on bodies is for other routes: this one has its own, and
-	// it is applied before the body is read.
+	// The app's body limit applies to other routes: this one has its own, which is applied
+	// before the body is read.
 	others := server.HeaderReceived
 	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 		var config fasthttp.RequestConfig
@@ -101,8 +101,7 @@ func drain(conn net.Conn) []byte {
 	return early
 }
 
-// takeBody copies the body, which Fiber reuses; with streaming on it is still
-// on its way.
+// takeBody copies the body, which Fiber reuses; with streaming it is not fully received yet.
 func takeBody(r *fasthttp.Request, limit int64) ([]byte, bool) {
 	if !r.IsBodyStream() {
 		body := r.Body()
@@ -118,8 +117,8 @@ func takeBody(r *fasthttp.Request, limit int64) ([]byte, bool) {
 	return body, err == nil && int64(len(body)) <= limit
 }
 
-// rebuild writes the head of the request again. Fiber has decoded a chunked
-// body, so that the fields which frame it are rebuilt.
+// rebuild writes the head of the request again. Fiber has decoded a chunked body, so that the
+// framing headers are rebuilt.
 func rebuild(r *fasthttp.Request, length int) []byte {
 	var b bytes.Buffer
 	b.Write(r.Header.Method())
@@ -148,7 +147,7 @@ func rebuild(r *fasthttp.Request, length int) []byte {
 	return b.Bytes()
 }
 
-// sessionID finds the session id in a request's target.
+// sessionID returns the session id in a request's target.
 func sessionID(uri string) string {
 	_, query, _ := strings.Cut(uri, "?")
 

@@ -12,11 +12,11 @@ import (
 const (
 	// DefaultMaxMessage is the largest message, in bytes, that reaches [Handler.Event].
 	DefaultMaxMessage = 10 << 20
-	// DefaultMaxTransport is the largest message, in bytes, that the transport
-	// accepts at all. Between the two a message gets an error, above it its
-	// connection is closed.
+	// DefaultMaxTransport is the largest message, in bytes, that the transport accepts. A
+	// message between the two sizes is answered with an error, above it its connection is
+	// closed.
 	DefaultMaxTransport = 16 << 20
-	// DefaultBufferLimit is how many bytes may wait for one slow connection.
+	// DefaultBufferLimit bounds the buffer of one slow connection, in bytes.
 	DefaultBufferLimit = 4 << 20
 	// DefaultEventRate is the sustained maximum of packets per second of one connection; a
 	// burst of five times as many is accepted immediately.
@@ -31,13 +31,13 @@ const (
 	// maxHandshake bounds one message of a client that has not joined yet: it contains only the
 	// token.
 	maxHandshake = 64 << 10
-	// maxConnectTries bounds the CONNECT packets of one connection, accepted
-	// or not: a client may try a second token, not guess without limit.
+	// maxConnectTries bounds the CONNECT packets of one connection, accepted or not: a client
+	// can try a second token, but cannot guess without limit.
 	maxConnectTries = 5
 	// maxAttachments bounds the binary parts that are skipped after a refused
 	// binary event.
 	maxAttachments = 16
-	// maxDepth is how deep the JSON of an event may nest.
+	// maxDepth bounds the nesting of an event's JSON.
 	maxDepth = 128
 	// maxEventName is the longest name of an event, in bytes.
 	maxEventName = 256
@@ -59,14 +59,14 @@ type Refusal struct {
 
 func (e *Refusal) Error() string { return "connection refused: " + e.Code }
 
-// Options configure a [Server]. Zero values take the defaults above.
+// Options configure a [Server]. Zero values are replaced by the defaults above.
 type Options struct {
 	Authenticate Authenticate
 	Handler      Handler
 
-	// AllowedOrigins are the origins of other sites whose pages may connect,
-	// such as "https://office.example". A page of any other foreign origin is
-	// refused, a client that sends no Origin is not.
+	// AllowedOrigins are the origins of other sites whose pages can connect, such as
+	// "https://office.example". Pages of other foreign origins are rejected, clients without an
+	// Origin are not.
 	AllowedOrigins []string
 
 	// MaxMessage and MaxTransport are in bytes, see [DefaultMaxMessage].
@@ -74,8 +74,8 @@ type Options struct {
 	MaxTransport int64
 	// BufferLimit is in bytes, see [Conn.Emit].
 	BufferLimit int
-	// EventRate is in packets a second, see [DefaultEventRate]. A client that
-	// sends faster is read more slowly.
+	// EventRate is in packets a second, see [DefaultEventRate]. A faster client is read more
+	// slowly.
 	EventRate int
 
 	PingInterval   time.Duration

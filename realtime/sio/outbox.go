@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// sendWindow is how many bytes the library may hold for a connection; the
-	// rest waits here, where it is bounded.
+	// sendWindow bounds the bytes in the library's queue for a connection; the rest is queued
+	// here, where it is bounded.
 	sendWindow = 256 << 10
 	// frameOverhead is added to the bytes of each frame.
 	frameOverhead = 64
@@ -55,9 +55,9 @@ type outbox struct {
 	mu       sync.Mutex
 	queue    []*frame
 	queued   int // bytes, with those in flight
-	inFlight int // bytes that the library has and did not write yet
+	inFlight int // bytes passed to the library and not written yet
 	paused   bool
-	full     bool   // overflowed, and not below half since
+	full     bool   // has overflowed, and was not below half since
 	onDrain  func() // after an overflow
 	onEmpty  func() // once
 }
@@ -103,7 +103,7 @@ func (o *outbox) pump() {
 	}
 }
 
-// written is called by the transport once frames of this many bytes are out.
+// written is called by the transport after it has written frames of this many bytes.
 func (o *outbox) written(n int) {
 	o.mu.Lock()
 	o.inFlight -= n

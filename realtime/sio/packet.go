@@ -35,8 +35,7 @@ type head struct {
 	id          uint64
 }
 
-// event is an EVENT packet. fault is set when it cannot be accepted; then
-// payload is nil.
+// event is an EVENT packet. fault is set for an invalid one; then payload is nil.
 type event struct {
 	name    string
 	payload json.RawMessage
@@ -48,7 +47,7 @@ type event struct {
 
 var errPacket = errors.New("malformed packet")
 
-// parseHead reads `<type>[<attachments>-][/<namespace>,][<id>]` and returns the rest.
+// parseHead parses `<type>[<attachments>-][/<namespace>,][<id>]` and returns the rest.
 func parseHead(data []byte) (head, []byte, error) {
 	h := head{namespace: "/"}
 	if len(data) == 0 || data[0] < typeConnect || data[0] > typeBinaryAck {
@@ -124,7 +123,7 @@ func parseEvent(h head, body []byte, maxMessage int64) (event, error) {
 	ev.name = name
 	switch {
 	case int64(len(body)) > maxMessage:
-		// Not parsed any further: the rest is only worth an error.
+		// Not parsed further: an error follows in any case.
 		ev.fault = &Fault{FaultTooLarge, fmt.Sprintf("the message is larger than %d bytes", maxMessage)}
 		return ev, nil
 	case h.kind == typeBinaryEvent:
@@ -154,8 +153,8 @@ func parseEvent(h head, body []byte, maxMessage int64) (event, error) {
 	return ev, nil
 }
 
-// eventName reads the first element of the array, which must be a string, and
-// returns what follows it. The array may be unsound after that.
+// eventName parses the first element of the array, which must be a string, and returns the
+// rest. The array may be malformed after that.
 func eventName(body []byte) (string, []byte, error) {
 	body = bytes.TrimLeft(body, " \t\r\n")
 	if len(body) == 0 || body[0] != '[' {
@@ -185,7 +184,7 @@ func eventName(body []byte) (string, []byte, error) {
 	return name, body[end:], nil
 }
 
-// payload takes the argument out of `, {…}]`, which is known to be sound JSON.
+// payload returns the argument in `, {…}]`, which must be valid JSON.
 func payload(rest []byte) (json.RawMessage, *Fault) {
 	rest = bytes.TrimLeft(rest, " \t\r\n")
 	if rest[0] == ']' {
@@ -210,7 +209,7 @@ func payload(rest []byte) (json.RawMessage, *Fault) {
 	return json.RawMessage(arg), nil
 }
 
-// valueEnd is the index of the ',' or ']' that ends the first value of data.
+// valueEnd returns the index of the ',' or ']' that ends the first value of data.
 func valueEnd(data []byte) int {
 	level := 0
 
@@ -238,7 +237,7 @@ func valueEnd(data []byte) int {
 	return len(data) - 1
 }
 
-// depth is how deep data nests, for data that may be unsound.
+// depth returns the nesting of data, which may be malformed.
 func depth(data []byte) int {
 	level, deepest := 0, 0
 
@@ -262,8 +261,8 @@ func depth(data []byte) int {
 	return deepest
 }
 
-// stringEnd is the index after the closing quote of the JSON string that data
-// starts with, or -1.
+// stringEnd returns the index after the closing quote of the JSON string that data starts with,
+// or -1.
 func stringEnd(data []byte) int {
 	for i := 1; i < len(data); i++ {
 		switch data[i] {

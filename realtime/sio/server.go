@@ -18,8 +18,8 @@ import (
 	"github.com/zishang520/socket.io/v2/socket"
 )
 
-// Server is the Socket.IO transport. Make it with [New], mount it with
-// [Server.Mount], end it with [Server.Close].
+// Server is the Socket.IO transport. Create it with [New], mount it with [Server.Mount], end it
+// with [Server.Close].
 type Server struct {
 	opts     Options
 	library  *socket.Server
@@ -85,7 +85,7 @@ func New(opts Options) *Server {
 			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
-	// One request for each connection: the next one may be for Fiber.
+	// One request for each connection: the next one may belong to Fiber.
 	s.http.SetKeepAlivesEnabled(false)
 	go func() {
 		if err := s.http.Serve(s.conns); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
@@ -126,7 +126,7 @@ func (s *Server) admit(sock *socket.Socket, next func(*socket.ExtendedError)) {
 
 	auth, _ := sock.Handshake().Auth.(map[string]any)
 	token, _ := auth["token"].(string)
-	// In a goroutine: looking a token up must not keep the client's other packets waiting.
+	// In a goroutine, so that the lookup of a token does not block the client's other packets.
 	s.handlers.Go(func() {
 		defer s.recovered("authenticate")
 
@@ -179,7 +179,7 @@ func refusal(err error) *socket.ExtendedError {
 	return socket.NewExtendedError("unauthorized", map[string]any{"code": "unauthorized"})
 }
 
-// connected is called once the client has joined and got the confirmation.
+// connected is called after the client has joined and received the confirmation.
 func (s *Server) connected(args ...any) {
 	sock := args[0].(*socket.Socket)
 	if sess, ok := s.session(sock.Conn().Id()); ok {
@@ -189,9 +189,8 @@ func (s *Server) connected(args ...any) {
 	}
 }
 
-// Close refuses new connections, closes all others, which see "transport
-// close" and reconnect elsewhere, and waits until their last event is handled
-// or ctx ends.
+// Close rejects new connections and closes all others, which report "transport close" and
+// reconnect elsewhere. It waits until their last event is handled or ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.sessions.Range(func(_, v any) bool {
@@ -203,7 +202,7 @@ func (s *Server) Close(ctx context.Context) error {
 
 	go func() {
 		s.sessions.Range(func(_, v any) bool {
-			<-v.(*session).done // a polling client learns it at its next poll
+			<-v.(*session).done // a polling client is notified at its next poll
 			return true
 		})
 		s.handlers.Wait()

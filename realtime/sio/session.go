@@ -52,8 +52,8 @@ func newSession(server *Server, socket engine.Socket) *session {
 	return s
 }
 
-// listen registers with the library and the polling transport, which waits for
-// requests anyway.
+// listen registers with the library and the polling transport, which waits for requests in any
+// case.
 func (s *session) listen() {
 	s.watchHeartbeat()
 	_ = s.engine.Once("close", func(args ...any) {
@@ -118,8 +118,8 @@ func (s *session) close(reason string) {
 	s.abort()
 }
 
-// abort closes the transport. It runs in a goroutine: the caller may be a listener of
-// the library that closing would call again.
+// abort closes the transport in a new goroutine, because the caller may be a listener of the
+// library that closing calls again.
 func (s *session) abort() {
 	go func() {
 		defer s.server.recovered("close")
@@ -128,7 +128,7 @@ func (s *session) abort() {
 	}()
 }
 
-// violation notes that the client broke the protocol and closes.
+// violation records that the client violated the protocol and closes.
 func (s *session) violation(err error) {
 	s.server.stats.violations.Add(1)
 	s.server.opts.Log.Debug("socket closed: protocol violation", slog.String("error", err.Error()),
@@ -219,7 +219,7 @@ func (s *session) skipAttachment() error {
 	return nil
 }
 
-// pollTransport returns the session's transport while that is polling.
+// pollTransport returns the session's transport if it is polling.
 func (s *session) pollTransport() (*pollTransport, bool) {
 	t, ok := s.engine.Transport().(*pollTransport)
 	return t, ok

@@ -29,9 +29,9 @@ type pollTransport struct {
 	waiting   chan []*packet.Packet // the open poll, if there is one
 	backlog   []*packet.Packet      // sent while none was open
 	posting   bool
-	hurry     bool // an upgrade waits for the client's poll to end
+	hurry     bool // an upgrade waits for the end of the client's poll
 	closing   bool
-	closeDone types.Callable // what to call once the client was notified
+	closeDone types.Callable // called after the client was notified
 }
 
 func newPollTransport(s *Server, ctx *types.HttpContext) *pollTransport {
@@ -79,8 +79,8 @@ var (
 	closePoll = &packet.Packet{Type: packet.CLOSE}
 )
 
-// flushForUpgrade ends the open poll, and each that follows, so that the client can
-// change to the other transport.
+// flushForUpgrade ends the open poll and the following ones, so that the client can switch to
+// the other transport.
 func (t *pollTransport) flushForUpgrade(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,8 +241,8 @@ func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ok")
 }
 
-// receive passes the packets of a body on one by one, without a list of them:
-// a body of separators would make that list huge.
+// receive passes the packets of a body on individually, without a list of them, which a body of
+// separators would make huge.
 func (t *pollTransport) receive(body []byte) bool {
 	for more := true; more; {
 		var one []byte
@@ -294,7 +294,7 @@ func (t *pollTransport) DoClose(fn types.Callable) {
 
 	t.closing = true
 	if t.hurry {
-		// The client is on another transport by now; the library has stopped listening to this one.
+		// The client has switched the transport; the library no longer listens to this one.
 		if t.waiting != nil {
 			t.backlog = append(t.backlog, noop)
 			t.answer()
@@ -318,7 +318,7 @@ func (t *pollTransport) DoClose(fn types.Callable) {
 	time.AfterFunc(closeGrace, t.finishClose)
 }
 
-// finishClose ends a transport whose client was notified, or cannot be.
+// finishClose ends a transport after its client was notified, or cannot be.
 func (t *pollTransport) finishClose() {
 	t.mu.Lock()
 	fn := t.closeDone

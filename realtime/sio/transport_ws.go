@@ -158,7 +158,7 @@ func (t *wsTransport) write() {
 		if len(batch) > 0 {
 			var err error
 			if scratch, err = t.writeBatch(batch, scratch); err != nil {
-				t.session.abort() // the reader may be waiting for room in the inbox
+				t.session.abort() // the reader may be waiting for space in the inbox
 				return
 			}
 
@@ -178,7 +178,7 @@ func (t *wsTransport) write() {
 	}
 }
 
-// writeBatch writes packets as one message each, with as few system calls as possible.
+// writeBatch writes packets as one message each, with few system calls.
 func (t *wsTransport) writeBatch(batch []*packet.Packet, scratch []byte) ([]byte, error) {
 	t.net.cork()
 

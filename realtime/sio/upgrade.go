@@ -17,10 +17,9 @@ const upgradeTimeout = 10 * time.Second
 
 var errUpgrade = errors.New("upgrade not completed")
 
-// upgrade moves a session from polling to a WebSocket. The library's own
-// version dereferences nil when the session ends at the wrong moment, so the
-// exchange with the client (2probe, 3probe, 5) happens here, and the library
-// learns of it in one step.
+// upgrade moves a session from polling to a WebSocket. The library's own version dereferences
+// nil when the session ends at the wrong moment, so the exchange with the client (2probe,
+// 3probe, 5) happens here, and the library is notified in one step.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, sess *session, poll *pollTransport) {
 	if !sess.upgrading.CompareAndSwap(false, true) {
 		refuse(w, http.StatusBadRequest, "Bad request")
@@ -94,8 +93,8 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	return nil
 }
 
-// switchTo reports to the library a probe and its end, which both took place
-// already. It returns false when the session has ended.
+// switchTo reports a completed probe to the library. It returns false when the session has
+// ended.
 func (s *session) switchTo(t *wsTransport) bool {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -113,7 +112,7 @@ func (s *session) switchTo(t *wsTransport) bool {
 	return s.engine.Transport() == t
 }
 
-// expect reads one text message that must be exactly this.
+// expect reads one text message that must equal the given one.
 func expect(conn *websocket.Conn, want string) error {
 	kind, message, err := conn.NextReader()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // separator separates the packets of one polling body.
 const separator = 0x1e
 
-// Engine.IO packet types (protocol revision 4) as their first byte.
+// Engine.IO packet types (protocol revision 4), the first byte of a packet.
 var (
 	packetBytes = map[packet.Type]byte{
 		packet.OPEN: '0', packet.CLOSE: '1', packet.PING: '2', packet.PONG: '3',
@@ -31,8 +31,8 @@ type inbound struct {
 // Read implements io.Reader for the library, which passes data on as readers.
 func (*inbound) Read([]byte) (int, error) { return 0, io.EOF }
 
-// decodePacket reads one Engine.IO packet. Anything unknown becomes an ERROR
-// packet, on which the library closes the session.
+// decodePacket parses one Engine.IO packet. An unknown packet becomes an ERROR packet, on which
+// the library closes the session.
 func decodePacket(s *session, data []byte, binary bool) *packet.Packet {
 	if binary {
 		return &packet.Packet{Type: packet.MESSAGE, Data: &inbound{s, data, true}}
@@ -40,7 +40,7 @@ func decodePacket(s *session, data []byte, binary bool) *packet.Packet {
 
 	if len(data) > 0 {
 		if data[0] == 'b' {
-			// Base64 of a binary part, which is refused: it need not be decoded.
+			// Base64 of a binary part, which is rejected: it need not be decoded.
 			return &packet.Packet{Type: packet.MESSAGE, Data: &inbound{s, data[1:], true}}
 		}
 
@@ -59,7 +59,7 @@ func (s *Server) appendPacket(buffer []byte, p *packet.Packet) []byte {
 	case nil:
 	case *frame:
 		buffer = data.appendTo(buffer)
-	default: // made by the library: the handshake, a namespace's answer
+	default: // created by the library: the handshake, a namespace's answer
 		text, _ := io.ReadAll(data)
 		if p.Type == packet.OPEN {
 			text = withPingTimeout(text, s.opts.PingTimeout)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	leastSpace  = 512 << 20 // bytes without which a start is of no use
-	enoughSpace = 5 << 30   // bytes below which it is soon full
+	leastSpace  = 512 << 20 // bytes required for a start
+	enoughSpace = 5 << 30   // bytes below which the disk is soon full
 )
 
 // existing returns the directory itself, or the nearest one above it that exists.
@@ -85,7 +85,7 @@ func dataDir(_ context.Context, s Settings) []Check {
 	return one(name, OK, detail, "")
 }
 
-// holder returns the process that has the data directory in use; empty for none.
+// holder returns the process that has locked the data directory; empty: none.
 func holder(dir string) string {
 	file, err := os.Open(filepath.Join(dir, "lock"))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"everloop/infra/sandbox"
 )
 
-// tools tries the sandbox as a worker would, and looks for what agents use in it.
+// tools starts the sandbox like a worker, and checks for programs that agents use in it.
 func tools(ctx context.Context, s Settings) []Check {
 	const name = "sandbox"
 
@@ -129,7 +129,7 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 	return out.String(), nil
 }
 
-// maxSaid bounds what of a program's complaint is repeated, in bytes.
+// maxSaid bounds the quoted error output of a program, in bytes.
 const maxSaid = 300
 
 // said returns a program's error output as the end of a sentence.
@@ -142,7 +142,7 @@ func said(complaint string) string {
 	return ": " + words[:min(len(words), maxSaid)]
 }
 
-// git serves the hosting of skills; everything else works without.
+// git checks for git, which hosting skills requires; everything else works without it.
 func git(ctx context.Context, _ Settings) []Check {
 	out, err := exec.CommandContext(ctx, "git", "--version").Output()
 	if err != nil {

@@ -64,7 +64,7 @@ func ports(ctx context.Context, s Settings) []Check {
 	return checks
 }
 
-// port tries one address. ours are the processes known to be Everloop.
+// port checks one address. ours are the processes of Everloop.
 func port(ctx context.Context, a Address, ours map[string]bool) Check {
 	check := Check{Name: a.Variable, State: Fail, Detail: a.Addr, Hint: "set " + a.Variable + " to host:port, as 127.0.0.1:8020"}
 	if _, _, err := net.SplitHostPort(a.Addr); err != nil {
@@ -150,7 +150,7 @@ func get(ctx context.Context, url string) (out readyReply, status int, err error
 	return out, res.StatusCode, nil
 }
 
-// reachable returns the address under which this machine reaches a listener.
+// reachable returns the address at which this machine reaches a listener.
 func reachable(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -171,7 +171,7 @@ func (p process) String() string {
 	return fmt.Sprintf("%s (process %s)", p.name, p.pid)
 }
 
-// ownerOf looks in the kernel's tables for the process that listens on a port.
+// ownerOf returns the process that listens on a port, by the kernel's tables.
 func ownerOf(addr string) process {
 	_, port, _ := net.SplitHostPort(addr)
 

@@ -47,7 +47,7 @@ func describeVersions(name string, d domain.WorkerDeployment) []Check {
 		case v.Status == domain.VersionCurrent && v.Workers == 0:
 			check.State, check.Hint = Warn, "start workers of this build, or promote another one: everloop deploy promote"
 		case v.Status == domain.VersionDrained && v.Workers == 0:
-			continue // a build of the past
+			continue // a build without work
 		case v.Status == domain.VersionDrained:
 			check.Hint = "its workers may be stopped"
 		}
@@ -123,7 +123,7 @@ func loadedWindows(ctx context.Context, server *modelserver.Client, models []dom
 	return checks
 }
 
-// some names the first few.
+// some lists the first few.
 func some(names []string) string {
 	const shown = 5
 	if len(names) > shown {

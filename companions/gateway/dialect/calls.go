@@ -11,9 +11,9 @@ const (
 	noName       = "the source called a tool without a name"
 )
 
-// callPiece is a piece of a tool call. By the interface it continues the call with its
-// index, whose id and name are in the first piece only. Sources differ: some leave the index
-// out, some send whole calls with index 0 each, some repeat the name or make up an id for
+// callPiece is a piece of a tool call. According to the interface it continues the call with
+// its index, whose id and name are in the first piece only. Sources differ: some omit the
+// index, some send whole calls with index 0 each, some repeat the name or generate an id for
 // each piece.
 type callPiece struct {
 	place               int64
@@ -21,7 +21,7 @@ type callPiece struct {
 	of                  gjson.Result
 }
 
-// pieceOf reads a piece, which is at a place of its list.
+// pieceOf parses a piece, which is at an index of its list.
 func pieceOf(place int64, piece gjson.Result) callPiece {
 	if index := piece.Get("index"); index.Exists() {
 		place = index.Int()

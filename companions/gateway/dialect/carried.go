@@ -14,7 +14,7 @@ import (
 // signatures of its reasoning. Clients receive it as an opaque value and return it with the
 // conversation.
 type carried struct {
-	Model string `json:"model"` // the name in the request: other models do not get it back
+	Model string `json:"model"` // the name in the request: other models do not receive it
 
 	Field   string            `json:"field,omitempty"`   // the field of the reasoning
 	Message string            `json:"message,omitempty"` // members of the message, as JSON
@@ -24,14 +24,14 @@ type carried struct {
 // carriedMark starts the opaque values of the gateway.
 const carriedMark = "everloop-1:"
 
-// opaque returns the value that clients get.
+// opaque returns the value for clients.
 func (c carried) opaque() string {
 	text, _ := encoded(map[string]any{"model": c.Model, "field": c.Field, "message": c.Message, "calls": c.Calls}) // texts always encode
 
 	return carriedMark + base64.StdEncoding.EncodeToString(text)
 }
 
-// needed reports whether a source needs more back than its reasoning.
+// needed reports whether a source needs back more than its reasoning.
 func (c carried) needed() bool { return c.Message != "" || len(c.Calls) > 0 }
 
 // call adds the members of a call.
@@ -48,8 +48,8 @@ func (c *carried) call(id string, members modelmembers.Members) {
 	c.Calls[id] = text
 }
 
-// read adds an opaque value that a client sends for a model, and reports whether it is one of
-// the gateway.
+// read adds an opaque value that a client sends for a model, and reports whether the gateway
+// created it.
 func (c *carried) read(value, model string) bool {
 	coded, ours := strings.CutPrefix(value, carriedMark)
 	if !ours {

@@ -38,8 +38,8 @@ func customArguments(input string) string {
 	return string(text)
 }
 
-// inputOf returns the input of a custom tool from the arguments of its function. A model that
-// names the argument differently means the same text.
+// inputOf returns the input of a custom tool from the arguments of its function. It accepts
+// another argument name, too, because models rename it.
 func inputOf(arguments string) string {
 	object := gjson.Parse(arguments)
 	if input := object.Get(customInput); input.Type == gjson.String {
@@ -56,7 +56,7 @@ func inputOf(arguments string) string {
 	return arguments
 }
 
-// isCustom reports whether a name is of a custom tool of the request.
+// isCustom reports whether the request declares a custom tool with the name.
 func (p *responses) isCustom(name string) bool {
 	custom := false
 
@@ -78,7 +78,7 @@ type customCallItem struct {
 	Input  string `json:"input"`
 }
 
-// customCallItem returns the item of a call of a custom tool. Arguments are whole.
+// customCallItem returns the item of a call of a custom tool. arguments must be complete.
 func (p *responses) customCallItem(index int, status, callID, name, arguments string) customCallItem {
 	item := customCallItem{ID: p.itemID("ctc", index), Type: "custom_tool_call", Status: status, CallID: callID, Name: name}
 	if arguments != "" {

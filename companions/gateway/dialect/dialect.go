@@ -21,29 +21,29 @@ type Dialect interface {
 	Whole(of Answered, completion []byte) (answer any, fault string)
 	// Stream starts the translation of a stream.
 	Stream(of Answered, out io.Writer) Stream
-	// Refusal is an error of the gateway or of a source as the interface shows it.
+	// Refusal returns an error of the gateway or of a source in the interface's format.
 	Refusal(status int, text []byte) any
 }
 
 // Stream translates the pieces of a completion.
 type Stream interface {
-	// Silence fills a pause, so that connections stay open.
+	// Silence writes a keep-alive during a pause.
 	Silence()
-	// Chunk takes a piece of a completion, or a whole one, as JSON.
+	// Chunk translates a piece of a completion, or a whole one, as JSON.
 	Chunk(text []byte)
-	// Malformed takes a piece that is not JSON.
+	// Malformed handles a piece that is not JSON.
 	Malformed()
-	// End writes the end of an answer whose source reports that it is whole.
+	// End writes the end of an answer that its source reports as complete.
 	End()
-	// Finish ends a stream whose source gave a finish reason and no [DONE].
+	// Finish ends a stream whose source sent a finish reason and no [DONE].
 	Finish()
-	// Failed is the first error of writing.
+	// Failed returns the first write error.
 	Failed() error
 }
 
 // Answered describes the request whose answer is translated.
 type Answered struct {
-	Model  string        // the name in the request, which the answer repeats
+	Model  string        // the name in the request, repeated in the answer
 	Tokens func() Tokens // of the answer so far
 }
 
@@ -56,18 +56,18 @@ type Tokens struct {
 // Translation is a request of chat completions.
 type Translation struct {
 	Text    []byte
-	Omitted []string // names of tools that the source cannot call
+	Omitted []string // names of tools that the source does not support
 }
 
-// Invalid explains why a request cannot be translated.
+// Invalid describes why a request cannot be translated.
 type Invalid struct {
 	Message string
-	Details map[string]any // for programs; nil: there are none
+	Details map[string]any // for programs; nil: none
 }
 
 func invalid(message string) *Invalid { return &Invalid{Message: message} }
 
-// reason returns the message and the code of an error, in the shapes that sources use.
+// reason returns the message and the code of an error, in the formats of different sources.
 func reason(text []byte) (message, code string) {
 	object := gjson.ParseBytes(text)
 	fault := object.Get("error")
@@ -87,7 +87,7 @@ func encoded(request map[string]any) ([]byte, *Invalid) {
 	var out bytes.Buffer
 
 	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // a text of such characters would become six times as long
+	encoder.SetEscapeHTML(false) // HTML escapes would enlarge some texts sixfold
 
 	if encoder.Encode(request) != nil {
 		return nil, invalid("the body is nested too deeply")

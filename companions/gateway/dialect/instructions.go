@@ -1,7 +1,8 @@
 package dialect
 
-// addInstruction adds a system prompt. At the beginning it joins the one before: some chat
-// templates take a single one. Later it becomes a text of the user: they take none there.
+// addInstruction adds a system prompt. At the beginning it is joined with the previous one,
+// because some chat templates accept a single one. Later it becomes a user's text, because they
+// accept none there.
 func addInstruction(messages []chatMessage, text string, atStart bool) []chatMessage {
 	switch {
 	case !atStart:

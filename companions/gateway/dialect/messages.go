@@ -27,8 +27,8 @@ func (m *messages) Request(text []byte) (Translation, *Invalid) {
 	return chat.Translation, fault
 }
 
-// Counted translates a request whose tokens are counted. It needs neither a bound of the answer
-// nor a message of the user at the end.
+// Counted translates a request whose tokens are counted. It requires neither max_tokens nor a
+// final message of the user.
 func Counted(text []byte) (Translation, *Invalid) {
 	chat, fault := toChat(text, true)
 
@@ -62,7 +62,7 @@ type messageFault struct {
 	Details json.RawMessage `json:"details,omitempty"`
 }
 
-// faultType is Anthropic's name of a status.
+// faultType returns Anthropic's error type of a status.
 func faultType(status int) string {
 	switch status {
 	case http.StatusUnauthorized:

@@ -9,7 +9,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// contentBlock is a block of a message. Pointers are of fields that a kind of block always has.
+// contentBlock is a block of a message. Pointer fields are always present for some types of
+// blocks.
 type contentBlock struct {
 	Type      string          `json:"type"`
 	Text      *string         `json:"text,omitempty"`
@@ -23,7 +24,7 @@ type contentBlock struct {
 
 func textBlock(text string) contentBlock { return contentBlock{Type: "text", Text: &text} }
 
-// thinkingBlock returns a block whose signature is an opaque value of the gateway.
+// thinkingBlock returns a block with an opaque value of the gateway as its signature.
 func thinkingBlock(text, signature string) contentBlock {
 	return contentBlock{Type: "thinking", Thinking: &text, Signature: &signature}
 }
@@ -34,7 +35,7 @@ func carriedBlock(c carried) contentBlock {
 	return contentBlock{Type: "redacted_thinking", Data: c.opaque()}
 }
 
-// messageUsage is the usage of a message. Tokens of a cache are not part of the input.
+// messageUsage is the usage of a message. Cached tokens are not part of the input.
 type messageUsage struct {
 	Input   int64 `json:"input_tokens"`
 	Created int64 `json:"cache_creation_input_tokens"`
@@ -88,7 +89,7 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 
 		if !isObject(arguments) {
 			if choice.Get("finish_reason").String() == "length" && i == len(calls)-1 {
-				break // the limit cut the call
+				break // the token limit truncated the call
 			}
 
 			return nil, badArguments
@@ -125,7 +126,7 @@ func callID(id string) string {
 	return id
 }
 
-// textOf returns the text of a message or of a piece of one, refusals included.
+// textOf returns the text of a message or of a piece of one, including refusals.
 func textOf(said gjson.Result) string {
 	content := said.Get("content")
 	if !content.IsArray() {
@@ -151,8 +152,8 @@ func thinkingOf(said gjson.Result) string {
 	return ""
 }
 
-// stopReason is Anthropic's name of why a completion ended. Which stop sequence ended it
-// is known of some sources only: vLLM and SGLang.
+// stopReason returns Anthropic's stop reason of a completion. Only vLLM and SGLang report which
+// stop sequence ended it.
 func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reason string, sequence *string) {
 	switch finish := choice.Get("finish_reason").String(); {
 	case finish == "length":

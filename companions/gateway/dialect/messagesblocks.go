@@ -6,9 +6,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// blockNote translates a block of the user that is neither text nor an image: to its text where
-// it has one, else to a note. Model servers that cannot read a file refuse the whole
-// conversation.
+// blockNote translates a user's block that is neither text nor an image: to its text if it has
+// one, else to a note. Model servers that cannot read a file reject the whole conversation.
 func blockNote(at string, block gjson.Result) (string, *Invalid) {
 	switch kind := block.Get("type").String(); kind {
 	case "document":
@@ -89,7 +88,7 @@ func textsOf(content gjson.Result) string {
 // that they run. The assistant's text contains the relevant results.
 var foreignBlocks = []string{"redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_result", "container_upload", "fallback"}
 
-// foreignBlock leaves a block of the assistant out.
+// foreignBlock omits a block of the assistant.
 func foreignBlock(at string, block gjson.Result) *Invalid {
 	kind := block.Get("type").String()
 	for _, one := range foreignBlocks {

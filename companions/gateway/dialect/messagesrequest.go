@@ -22,10 +22,10 @@ var shared = []string{
 var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 // meaningful are fields of Anthropic's interface that change the answer and that no source
-// can do. Other unknown fields are hints, which are dropped.
+// supports. Other unknown fields are hints, which are dropped.
 var meaningful = []string{"mcp_servers", "container", "fallbacks"}
 
-// threadless are the details of the refusal of a thread, after which clients send the whole
+// threadless contains the error details for a thread, after which clients send the whole
 // conversation without it.
 var threadless = map[string]any{"error_code": "thread_unsupported_request", "unsupported": []string{}}
 
@@ -41,7 +41,7 @@ type chatMessage struct {
 	Content   any    `json:"content"` // text, parts or nil
 	Reasoning string `json:"reasoning_content,omitempty"`
 
-	OtherReasoning string `json:"reasoning,omitempty"` // of sources that name it so
+	OtherReasoning string `json:"reasoning,omitempty"` // of sources with this field name
 
 	Calls  []chatCall `json:"tool_calls,omitempty"`
 	CallID string     `json:"tool_call_id,omitempty"`
@@ -145,7 +145,7 @@ func untranslatable(field string) *Invalid {
 	return wrong(field, "is unknown or cannot be translated to chat completions")
 }
 
-// eachField calls use for the fields of an object. A field that is null is not there.
+// eachField calls use for the fields of an object. It skips null fields.
 func eachField(at string, object gjson.Result, use func(at, name string, value gjson.Result) *Invalid) *Invalid {
 	if !object.IsObject() {
 		return wrong(at, "must be an object")
@@ -168,7 +168,7 @@ func eachField(at string, object gjson.Result, use func(at, name string, value g
 		if value.Type != gjson.Null {
 			fault = use(path, name, value)
 		}
-		// The fields that are used are few; the first that is not is the last one read.
+		// Requests use few fields: reading stops after 100.
 		seen = append(seen, name)
 
 		return fault == nil && len(seen) <= 100
@@ -209,7 +209,7 @@ func joined(at, name string) string {
 	return at + "." + name
 }
 
-// brief cuts a name that a client chose.
+// brief shortens a name that a client chose.
 func brief(name string) string {
 	const most = 80
 	if len(name) > most {
@@ -232,7 +232,7 @@ func stringOf(at string, value gjson.Result, to *string) *Invalid {
 
 func (q *chatWriter) field(at, name string, value gjson.Result) *Invalid {
 	switch name {
-	case "messages", "system", "cache_control": // the first two are read in their order
+	case "messages", "system", "cache_control": // the first two are read in order
 		return nil
 	case "max_tokens":
 		if value.Type != gjson.Number || value.Num < 1 || value.Num != float64(value.Int()) {
@@ -293,7 +293,7 @@ func (q *chatWriter) stopSequences(at string, value gjson.Result) *Invalid {
 	return fault
 }
 
-// once sets a field that two fields of the request may stand for.
+// once sets a field that two request fields can set.
 func (q *chatWriter) once(at, name string, value any) *Invalid {
 	if q.out[name] != nil {
 		return wrong(at, "says again what another field says")
@@ -317,8 +317,8 @@ func (q *chatWriter) metadata(at, name string, value gjson.Result) *Invalid {
 	return q.once(at, "user", user)
 }
 
-// thinking is on, off or, when adaptive, the source's own choice. A budget is left out:
-// chat completions has none.
+// thinking is on, off or, when adaptive, the source's default. A budget is omitted: chat
+// completions have none.
 func (q *chatWriter) thinking(at string, value gjson.Result) *Invalid {
 	on := false
 
@@ -451,13 +451,13 @@ func (q *chatWriter) tools(at string, value gjson.Result) *Invalid {
 	return fault
 }
 
-// omit leaves out a tool that the source cannot call.
+// omit omits a tool that the source does not support.
 func (q *chatWriter) omit(tool gjson.Result) {
 	q.omitted = append(q.omitted, brief(cmp.Or(tool.Get("name").String(), tool.Get("type").String())))
 }
 
-// choosable checks that the model can call the tools that it must call. Sources refuse a choice
-// without tools.
+// choosable checks that the required tools are available. Sources reject a tool choice without
+// tools.
 func (q *chatWriter) choosable() *Invalid {
 	if len(q.omitted) == 0 {
 		return nil
@@ -480,7 +480,8 @@ func (q *chatWriter) choosable() *Invalid {
 	return nil
 }
 
-// messagesFunction reads a tool of the client. Its unknown fields are hints, which are dropped.
+// messagesFunction parses a tool of the client. Its unknown fields are hints, which are
+// dropped.
 func messagesFunction(at string, item gjson.Result) (map[string]any, *Invalid) {
 	function := map[string]any{}
 

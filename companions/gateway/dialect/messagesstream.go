@@ -15,11 +15,11 @@ import (
 const (
 	maxCalls     = 1000     // tool calls of one message
 	maxArguments = 16 << 20 // bytes of their arguments
-	maxHeld      = 64 << 20 // bytes of a response that are held until its end
+	maxHeld      = 64 << 20 // buffered bytes of a response
 )
 
-// messageStream translates a stream of chat completions to one of Anthropic's events.
-// Blocks follow one another: one starts when the one before has ended.
+// messageStream translates a stream of chat completions to Anthropic's events. Blocks are
+// sequential: one starts after the previous one has ended.
 type messageStream struct {
 	out      io.Writer
 	id       string
@@ -28,7 +28,7 @@ type messageStream struct {
 	err      error // of writing
 
 	started bool
-	over    bool // there was message_stop or an error
+	over    bool // message_stop or an error was sent
 	index   int  // of the open block, else of the next one
 	open    string
 	calls   []*streamedCall
@@ -208,7 +208,7 @@ func (s *messageStream) closeBlock() {
 func (s *messageStream) callPiece(piece callPiece) {
 	var one *streamedCall
 
-	for _, c := range s.calls { // the last one of the place
+	for _, c := range s.calls { // the last one at the index
 		if c.index == piece.place {
 			one = c
 		}
@@ -242,7 +242,7 @@ func (s *messageStream) callPiece(piece callPiece) {
 	s.writeCalls()
 }
 
-// writeCalls writes what can be written of the calls.
+// writeCalls writes the available parts of the calls.
 func (s *messageStream) writeCalls() {
 	for s.done < len(s.calls) {
 		one := s.calls[s.done]

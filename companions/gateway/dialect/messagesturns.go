@@ -52,7 +52,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 		if role == "system" || role == "developer" {
 			text, fault := systemText(at+".content", content)
 			out = addInstruction(out, text, !spoken)
-			last = "user" // where it is not at the beginning, it is a message of the user
+			last = "user" // if it is not at the beginning, it becomes a user's message
 
 			return fault
 		}
@@ -89,7 +89,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 	return nil
 }
 
-// systemText joins the texts of a system prompt: many sources take one text only.
+// systemText joins the texts of a system prompt: many sources accept only one text.
 func systemText(at string, system gjson.Result) (string, *Invalid) {
 	if system.Type == gjson.String {
 		return system.String(), nil

@@ -21,7 +21,7 @@ func Responses(id string, made time.Time) Dialect {
 type responses struct {
 	id    string
 	made  int64        // Unix time
-	asked gjson.Result // the request, of which the response repeats some fields
+	asked gjson.Result // the request, some of whose fields the response repeats
 }
 
 func (p *responses) Request(text []byte) (Translation, *Invalid) {
@@ -101,7 +101,7 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// started returns a response that has no output yet.
+// started returns a response without output.
 func (p *responses) started(of Answered) response {
 	or := func(field string, otherwise any) any {
 		if value := p.asked.Get(field); value.Exists() && value.Type != gjson.Null {
@@ -136,7 +136,7 @@ func (p *responses) started(of Answered) response {
 	}
 }
 
-// end sets how a response ended: by its choice's finish reason.
+// end sets the status of a response from its choice's finish reason.
 func (r *response) end(of Answered, choice, usage gjson.Result) {
 	r.Status = "completed"
 

@@ -138,7 +138,7 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 		case item.Name == "":
 			return nil, noName
 		case whole:
-		case r.Status == incomplete && i == len(calls)-1: // the limit cut the call
+		case r.Status == incomplete && i == len(calls)-1: // the token limit truncated the call
 			item.Status = incomplete
 		default:
 			return nil, badArguments

@@ -74,8 +74,8 @@ func (c *itemReader) item(at string, item gjson.Result) *Invalid {
 	return wrong(at+".type", "must be message, reasoning, function_call, function_call_output, custom_tool_call or custom_tool_call_output")
 }
 
-// foreignItems are kinds of items of tools that other services run. They are left out, as are
-// these tools.
+// foreignItems are item types of tools that other services run. They are omitted, like these
+// tools.
 var foreignItems = []string{
 	"web_search_call", "file_search_call", "computer_call", "computer_call_output", "image_generation_call", "code_interpreter_call",
 	"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "tool_search_call", "tool_search_output",
@@ -83,7 +83,7 @@ var foreignItems = []string{
 	"additional_tools", "compaction", "ghost_snapshot",
 }
 
-// assistant returns the turn that an item belongs to.
+// assistant returns the turn of an item.
 func (c *itemReader) assistant() *chatMessage {
 	if c.turn == nil {
 		c.flush()
@@ -256,7 +256,7 @@ func (c *itemReader) reasoning(at string, item gjson.Result) *Invalid {
 		c.flush()
 	}
 
-	c.assistant().Reasoning += strings.Join(texts, "\n\n") // an item without a text belongs to the turn before it
+	c.assistant().Reasoning += strings.Join(texts, "\n\n") // an item without a text belongs to the previous turn
 	c.carried.read(opaque, c.model)
 
 	return nil

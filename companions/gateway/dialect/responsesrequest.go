@@ -44,14 +44,14 @@ func responseToChat(text []byte) (Translation, *Invalid) {
 // responseReader reads the fields of a request.
 type responseReader struct{ chatWriter }
 
-// stateless are fields for which the gateway would have to keep responses.
+// stateless are fields that would require stored responses.
 var stateless = []string{"previous_response_id", "conversation", "prompt"}
 
 func (q *responseReader) field(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "input", "instructions", "metadata", "store", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
 		"stream_options", "max_tool_calls", "client_metadata", "context_management", "prompt_cache_options":
-		return nil // the first two are read in their order; the others change no answer
+		return nil // the first two are read in order; the others do not change the answer
 	case "max_output_tokens":
 		if value.Type != gjson.Number || value.Num < 1 || value.Num != float64(value.Int()) {
 			return wrong(at, "must be a whole number of at least 1")
@@ -148,7 +148,7 @@ func (q *responseReader) functions(at string, value gjson.Result) *Invalid {
 	return fault
 }
 
-// responsesFunction reads a function. Its unknown fields are hints, which are dropped.
+// responsesFunction parses a function. Its unknown fields are hints, which are dropped.
 func responsesFunction(at string, item gjson.Result) (map[string]any, *Invalid) {
 	function := map[string]any{"parameters": map[string]any{"type": "object", "properties": map[string]any{}}}
 
@@ -199,7 +199,7 @@ func (q *responseReader) choice(at string, value gjson.Result) *Invalid {
 	return wrong(at, "must be auto, none, required or the type function or custom with a name")
 }
 
-// answerText returns the form of the answer.
+// answerText returns the format of the answer.
 func (q *responseReader) answerText(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "verbosity":

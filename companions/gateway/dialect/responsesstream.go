@@ -14,7 +14,7 @@ import (
 )
 
 // responseStream translates a stream of chat completions to the events of the Responses
-// interface. Items start in their order; calls of functions are open side by side.
+// interface. Items start in order; several function calls can be open concurrently.
 type responseStream struct {
 	out      io.Writer
 	of       *responses
@@ -44,9 +44,9 @@ type textItem struct {
 
 // callStream is a call of a function that arrives in pieces.
 type callStream struct {
-	place     int64  // among the calls of the source
+	place     int64  // index among the source's calls
 	index     int    // of its item; -1: the item waits for the name
-	given     string // the id that the source gave; empty: none
+	given     string // the source's id; empty: none
 	id, name  string
 	arguments bytes.Buffer
 	sent      int
@@ -231,7 +231,7 @@ func (t *textItem) event() string {
 	return map[string]string{"reasoning": "reasoning_text", "text": "output_text", "refusal": "refusal"}[t.kind]
 }
 
-// field has the whole text in the last of these events.
+// field is the name of the whole text's field in the last of these events.
 func (t *textItem) field() string {
 	if t.kind == "refusal" {
 		return "refusal"
@@ -282,7 +282,7 @@ func (s *responseStream) callPiece(piece callPiece) {
 
 // callOf returns the call of a piece; nil: there are too many calls.
 func (s *responseStream) callOf(piece callPiece) *callStream {
-	for _, one := range slices.Backward(s.calls) { // the last one of the place
+	for _, one := range slices.Backward(s.calls) { // the last one at the index
 		if one.place != piece.place {
 			continue
 		}
@@ -305,7 +305,7 @@ func (s *responseStream) callOf(piece callPiece) *callStream {
 	return one
 }
 
-// writeCall writes what there is of a call once its name is known.
+// writeCall writes the available part of a call once its name is known.
 func (s *responseStream) writeCall(one *callStream) {
 	if one.name == "" {
 		return // a later piece contains it
@@ -320,7 +320,7 @@ func (s *responseStream) writeCall(one *callStream) {
 		s.add(s.callItem(one, inProgress, ""))
 	}
 
-	if one.custom { // its input is a part of the arguments, which is read when they are whole
+	if one.custom { // its input is part of the arguments, which is read when they are complete
 		return
 	}
 
@@ -369,7 +369,7 @@ func (s *responseStream) End() {
 
 		switch whole := callArguments(&arguments); {
 		case whole:
-		case status == incomplete && i == len(s.calls)-1: // the limit cut the call
+		case status == incomplete && i == len(s.calls)-1: // the token limit truncated the call
 			itemStatus = incomplete
 		default:
 			s.fail("source_error", badArguments)
@@ -399,7 +399,7 @@ func (s *responseStream) writeCarried() {
 	}
 }
 
-// argumentsDone writes that the arguments of a call are whole.
+// argumentsDone writes the end of a call's arguments.
 func (s *responseStream) argumentsDone(one *callStream, arguments string) {
 	if !one.custom {
 		s.event("response.function_call_arguments.done", map[string]any{

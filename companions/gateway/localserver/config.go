@@ -1,6 +1,6 @@
 // Package localserver runs llama.cpp's llama-server for a source of the model gateway: it
-// starts the program on a free port of the loopback address with its own key, follows
-// its loading, starts it again after it ends, and ends it with all that it started.
+// starts the program on a free port of the loopback address with its own key, tracks its
+// loading, restarts it when it exits, and terminates its whole process group.
 package localserver
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// DefaultProgram is looked for in the directories of PATH.
+// DefaultProgram is looked up in PATH.
 const DefaultProgram = "llama-server"
 
 // Bounds of the settings of a server.
@@ -40,7 +40,7 @@ type Config struct {
 	StartTimeout time.Duration // until the model is loaded
 }
 
-// Equal reports whether a process of the one is a process of the other.
+// Equal reports whether both configurations run the same process.
 func (c Config) Equal(other Config) bool {
 	same := slices.Equal(c.Args, other.Args)
 	c.Args, other.Args = nil, nil
@@ -48,14 +48,14 @@ func (c Config) Equal(other Config) bool {
 	return same && fmt.Sprintf("%#v", c) == fmt.Sprintf("%#v", other)
 }
 
-// Alias returns the id under which the server lists its model.
+// Alias returns the id that the server lists for its model.
 func (c Config) Alias() string { return Alias(c.ModelFile) }
 
 // Alias returns the id of the model of a file.
 func Alias(file string) string { return strings.TrimSuffix(filepath.Base(file), ".gguf") }
 
-// own are arguments that the gateway sets, or that would keep it from the server. Keys do
-// not belong into arguments, which every user of the machine can read.
+// own are arguments that the gateway sets, or that would hide the server from it. Keys do not
+// belong into arguments, which every user of the machine can read.
 var own = []string{
 	"-m", "--model", "-a", "--alias", "--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix",
 	"--ssl-key-file", "--ssl-cert-file", "-c", "--ctx-size", "-np", "--parallel", "-hft", "--hf-token",
@@ -127,7 +127,7 @@ func (c Config) program() (string, error) {
 	return "", fmt.Errorf("program %s is not in the directories of PATH: install llama.cpp, or set program to its absolute path", name)
 }
 
-// magic starts every file of the format that llama.cpp reads.
+// magic is the prefix of files in the format that llama.cpp reads.
 const magic = "GGUF"
 
 func checkModel(file string) error {
@@ -171,16 +171,16 @@ func (c Config) arguments(port int) []string {
 	return append(args, c.Args...)
 }
 
-// passed are variables of the gateway that the program gets: where programs, libraries and
-// caches are, and which processors and devices it may use. All others stay here, keys among
-// them.
+// passed are variables of the gateway's environment that the program receives: paths of
+// programs, libraries and caches, and the processors and devices to use. All others, including
+// keys, are removed.
 var (
 	passed   = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"}
 	prefixes = []string{"CUDA_", "GGML_", "GPU_", "HIP_", "HSA_", "NVIDIA_", "OMP_", "ONEAPI_", "ROCM_", "ROCR_", "SYCL_", "VK_", "ZE_"}
 )
 
-// environment of the program. Its key is here and not in the arguments, as every user of
-// the machine can read those.
+// environment returns the environment of the program. It contains the key, which must not be an
+// argument, because every user of the machine can read arguments.
 func environment(all []string, key string) []string {
 	var env []string
 

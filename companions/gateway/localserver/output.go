@@ -20,8 +20,8 @@ type output struct {
 
 	mu    sync.Mutex
 	lines []string
-	part  []byte // of a line that has no end yet
-	cut   bool   // the rest of that line is left out
+	part  []byte // of an incomplete line
+	cut   bool   // the rest of that line is dropped
 }
 
 // Write appends output of the process. It never fails.
@@ -45,7 +45,7 @@ func (o *output) Write(text []byte) (int, error) {
 	}
 }
 
-// room of a line that is collected: the key may lie across the place where it is cut.
+// room of an incomplete line: the key may span the point where it is cut.
 const lineRoom = 4 * keptBytes
 
 func (o *output) add(piece []byte) {
@@ -77,7 +77,7 @@ func (o *output) end() {
 	}
 }
 
-// steering are the sequences that set colours or move a cursor.
+// steering matches sequences that set colours or move a cursor.
 var steering = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 func (o *output) clean(line string) string {
@@ -101,7 +101,7 @@ func (o *output) clean(line string) string {
 	return line
 }
 
-// last returns the lines so far; the one without an end is among them.
+// last returns the lines so far, including an incomplete one.
 func (o *output) last() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

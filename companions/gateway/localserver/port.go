@@ -10,8 +10,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// freePort returns a port that no program listens at. Another program may take it before the
-// server does: the server ends then and is started again with another one.
+// freePort returns an unused port. If another program takes it before the server does, the
+// server ends and is restarted with another port.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -22,8 +22,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// checkListener reports a server of another user of the machine, which would get the
-// prompts and the key.
+// checkListener returns an error if another user's program listens on the port, which would
+// receive the prompts and the key.
 func checkListener(port int) error {
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
@@ -46,7 +46,7 @@ func checkTable(table string, port int) error {
 	return nil
 }
 
-// listener returns the user whose program listens at a port of the loopback address, by the
+// listener returns the user whose program listens on a port of the loopback address, by the
 // kernel's table of sockets.
 func listener(table string, port int) (uid int, found bool) {
 	const listening = "0A"

@@ -17,14 +17,14 @@ import (
 // pipeTime is how long the output of an ended process may stay open.
 const pipeTime = 2 * time.Second
 
-// process is a running program with all that it started, in its own process group.
+// process is a running program with its child processes, in its own process group.
 type process struct {
 	ended chan struct{} // closed when it has ended and is reaped
 	err   error         // how it ended; valid once ended is closed
 
 	mu     sync.Mutex
 	pid    int
-	reaped bool // its id may be another process's by now
+	reaped bool // its id may have been reused
 }
 
 // launch starts a program. The kernel ends it when this process dies: the signal of Pdeathsig
@@ -45,7 +45,7 @@ func launch(program string, args, env []string, out io.Writer) (*process, error)
 		err := cmd.Start()
 		if err == nil {
 			p.pid = cmd.Process.Pid
-			// A core dump would hold prompts. The process may have ended already.
+			// A core dump would contain prompts. The process may have ended already.
 			_ = unix.Prlimit(p.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 		}
 
@@ -65,8 +65,8 @@ func launch(program string, args, env []string, out io.Writer) (*process, error)
 	return p, nil
 }
 
-// await returns when the process has ended and is reaped. What it left running ends with
-// it: the id of the group is not free before.
+// await returns when the process has ended and is reaped. It kills the rest of the process
+// group first, while the id cannot be reused.
 func (p *process) await(cmd *exec.Cmd) {
 	for {
 		if err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -75,7 +75,7 @@ func (p *process) await(cmd *exec.Cmd) {
 	}
 
 	p.mu.Lock()
-	_ = unix.Kill(-p.pid, unix.SIGKILL) // there may be no other process
+	_ = unix.Kill(-p.pid, unix.SIGKILL) // the group may be empty
 	p.reaped = true
 	p.mu.Unlock()
 
@@ -100,7 +100,7 @@ func ending(state *os.ProcessState, err error) error {
 	return err
 }
 
-// signal sends a signal to the process and all that it started.
+// signal sends a signal to the process group.
 func (p *process) signal(s unix.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

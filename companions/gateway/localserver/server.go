@@ -20,18 +20,18 @@ type State string
 
 // States of a server.
 const (
-	Starting State = "starting" // waits for the one before to end, or its process does not answer yet
-	Loading  State = "loading"  // its process reads the model
+	Starting State = "starting" // waits for the previous server to end, or its process does not respond yet
+	Loading  State = "loading"  // its process loads the model
 	Ready    State = "ready"
-	Failed   State = "failed" // its process ended, or did not start; it is started again after a pause
+	Failed   State = "failed" // its process ended, or did not start; it is restarted after a pause
 	Ended    State = "ended"
 )
 
 // timing of a server; tests have others.
 type timing struct {
 	firstPause, lastPause time.Duration // between an end and the next start
-	steady                time.Duration // a server that was ready for so long has not failed before
-	poll                  time.Duration // between two looks at a server that loads
+	steady                time.Duration // ready time after which failures are reset
+	poll                  time.Duration // between two health checks of a loading server
 	grace                 time.Duration // between SIGTERM and SIGKILL
 }
 
@@ -50,7 +50,7 @@ const (
 type Status struct {
 	State    State
 	Restarts int       // starts after the first
-	Fault    string    // why it failed the last time; empty while it is ready
+	Fault    string    // the last failure; empty while it is ready
 	Next     time.Time // of the next start, in the state Failed
 	Output   []string  // last lines of output, of the previous process as long as there are none
 }
@@ -66,7 +66,7 @@ type Server struct {
 
 	ctx  context.Context // ends the server
 	end  context.CancelFunc
-	once sync.Once     // it is run, or never will be
+	once sync.Once     // run once, or stopped before
 	done chan struct{} // closed when its process has ended permanently
 
 	mu     sync.Mutex
@@ -96,14 +96,14 @@ func New(cfg Config, log *slog.Logger, ready func()) *Server {
 	return s
 }
 
-// Key opens the server. It is new with each Server and nowhere else.
+// Key is the key of the server. It is generated for each Server and stored nowhere else.
 func (s *Server) Key() string { return s.key }
 
 // Config returns the configuration of the server, with defaults.
 func (s *Server) Config() Config { return s.cfg }
 
-// Start runs the server until Stop, once the servers before have ended, whose memory it
-// may need.
+// Start runs the server until Stop, after the given servers have ended, whose memory it may
+// need.
 func (s *Server) Start(before ...<-chan struct{}) {
 	s.once.Do(func() { go s.run(before) })
 }
@@ -265,8 +265,8 @@ func (s *Server) serve() (readyFor time.Duration, err error) {
 	return time.Since(ready), err
 }
 
-// errUnusable is all that those without a key of the management see of such a fault, whose
-// text names files. It is the last line of the output.
+// errUnusable replaces such a fault for callers without a management key, because the fault's
+// text contains file names. It is the last line of the output.
 var errUnusable = errors.New("its program or its model file cannot be used")
 
 func (s *Server) launch() (p *process, port int, err error) {
@@ -318,7 +318,7 @@ func (s *Server) load(p *process, port int) error {
 			}
 
 			select {
-			case <-p.ended: // another server took the port and answered
+			case <-p.ended: // another program took the port and responded
 				return p.err
 			default:
 				return nil

@@ -24,7 +24,7 @@ const Name = "pre-receive"
 // Variable of the environment marks a run by the service.
 const Variable = "EVERLOOP_GIT_HOOK"
 
-// socketFD is the inherited descriptor: exec.Cmd numbers its first extra file so.
+// socketFD is the inherited descriptor: the number of exec.Cmd's first extra file.
 const socketFD = 3
 
 // Bounds of one push.
@@ -48,15 +48,14 @@ type Update struct {
 	Ref string `json:"ref"`
 }
 
-// Reply is one line of JSON of the service: a text for the client, or the decision.
+// Reply is a JSON line of the service: a text for the client, or the decision.
 type Reply struct {
 	Say    string `json:"say,omitempty"`
 	Done   bool   `json:"done,omitempty"`
 	Accept bool   `json:"accept,omitempty"`
 }
 
-// A run as the hook ends here, before any other package is initialised that this one
-// does not need.
+// The hook runs and exits here, before packages that it does not need are initialised.
 func init() {
 	if os.Getenv(Variable) == "" || filepath.Base(os.Args[0]) != Name {
 		return
@@ -74,7 +73,8 @@ func init() {
 	os.Exit(0)
 }
 
-// run passes the updates on and returns the decision. An error is a lost service.
+// run sends the updates and returns the decision. An error means that the connection to the
+// service was lost.
 func run(updates io.Reader, service io.ReadWriter, client io.Writer) (accepted bool, err error) {
 	request := Request{Quarantine: os.Getenv("GIT_QUARANTINE_PATH"), Updates: []Update{}}
 	lines := bufio.NewScanner(updates)

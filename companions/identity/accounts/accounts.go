@@ -1,5 +1,5 @@
-// Package accounts is what all parts of the identity service know of its tables: users,
-// the ends of their sessions, and the audit log. It must not know HTTP.
+// Package accounts contains the shared access to the tables of the identity service: users, the
+// ends of their sessions, and the audit log. It must not depend on HTTP.
 package accounts
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// SchemaLock orders migrations, and what else one process does at a time.
+// SchemaLock is the advisory lock of migrations, and of other work that one process does at a
+// time.
 const SchemaLock = 0x65766572_6964656e // "everiden"
 
 // MaxCredential bounds a token or the value of a cookie, in bytes.

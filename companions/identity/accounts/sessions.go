@@ -6,7 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxClientSessions of one user are open, of all clients; a further one ends the oldest.
+// MaxClientSessions bounds the open sessions of one user with all clients; a further one ends
+// the oldest.
 const MaxClientSessions = 100
 
 // Conditions for administrators, who can be required to have a second factor; other users
@@ -18,8 +19,8 @@ const (
 		OR EXISTS (SELECT 1 FROM identity.passkeys f WHERE f.user_id = u.id))`
 )
 
-// BySession finds the user of an open session, and notes its use to the minute. The
-// condition names the session as s. No session is pgx.ErrNoRows.
+// BySession returns the user of an open session, and records its use to the minute. The
+// condition refers to the session as s. It returns pgx.ErrNoRows without a session.
 func BySession(ctx context.Context, q Querier, condition string, value any) (u User, sessionID string, err error) {
 	err = q.QueryRow(ctx, `
 		SELECT `+Columns+`, s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
@@ -45,7 +46,8 @@ func ReplaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID
 	batch.Queue(`UPDATE identity.refresh_tokens SET used_at = now() WHERE hash = $1`, used)
 	batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, Hash(next), sessionID)
 	batch.Queue(`UPDATE identity.sessions SET refreshed_at = now(), last_used_at = now() WHERE id = $1`, sessionID)
-	// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
+	// A long-lived session stores only its last tokens: an older token is rejected like a wrong
+	// one.
 	batch.Queue(`
 		DELETE FROM identity.refresh_tokens WHERE hash IN (
 			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1

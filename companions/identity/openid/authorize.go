@@ -28,7 +28,7 @@ const (
 
 	codeLife = time.Minute
 	maxCodes = 20 // unused codes of one session; a further one deletes the oldest
-	// SignInTime is that from the request of a client until its person has signed in.
+	// SignInTime is the maximum time from a client's request until the person's sign-in.
 	SignInTime = 10 * time.Minute
 
 	// MaxAuthorize bounds the parameters of a request, in bytes.
@@ -39,14 +39,14 @@ const (
 	askedParameter = "everloop_asked"
 )
 
-// request is a request for a code whose client and redirect URI are known.
+// request is an authorization request with a valid client and redirect URI.
 type request struct {
 	*oidc.AuthRequest
 	form   url.Values // its parameters
 	client Client
 }
 
-// parse reads a request for a code, and checks client and redirect URI.
+// parse parses an authorization request, and checks client and redirect URI.
 func (p *Provider) parse(form url.Values) (*request, error) {
 	decoder := schema.NewDecoder()
 	decoder.IgnoreUnknownKeys(true)
@@ -64,8 +64,8 @@ func (p *Provider) parse(form url.Values) (*request, error) {
 	return &request{in, form, c}, op.ValidateAuthReqRedirectURI(registered{c}, in.RedirectURI, in.ResponseType)
 }
 
-// serveAuthorize answers a request for a code. What is wrong with it is for the client,
-// once it is known that the redirect URI is the client's.
+// serveAuthorize handles an authorization request. Errors are returned to the client, once its
+// redirect URI is validated.
 func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		op.WriteError(w, r, oidc.ErrInvalidRequest().WithDescription("cannot parse form").WithParent(err), quiet)
@@ -205,7 +205,7 @@ func (p *Provider) answer(in *request, values url.Values) (string, error) {
 	return to.String(), nil
 }
 
-// checkAuthorize checks all but client and redirect URI. PKCE is needed, with S256.
+// checkAuthorize checks everything except client and redirect URI. PKCE with S256 is required.
 func checkAuthorize(in *request) (err error) {
 	c := registered{in.client}
 	wrong := func(text string) error { return oidc.ErrInvalidRequest().WithDescription("%s", text) }
@@ -258,12 +258,12 @@ func checkAuthorize(in *request) (err error) {
 
 // browser is the sign-in of a request's browser.
 type browser struct {
-	user       accounts.User // the zero one: none
+	user       accounts.User // the zero value: none
 	sessionID  string
 	signedInAt time.Time
 	now        time.Time // of the database, like signedInAt
 	asked      time.Time // time of the first request; zero: now
-	fits       bool      // the sign-in is as the request wants it
+	fits       bool      // the sign-in meets the request
 }
 
 func (p *Provider) browser(r *http.Request) (browser, error) {
@@ -326,7 +326,7 @@ func (p *Provider) asked(in *request, now time.Time) time.Time {
 	return asked
 }
 
-// askedPurpose binds the time to one request: its challenge is made at random.
+// askedPurpose binds the time to one request: its challenge is random.
 func askedPurpose(in *request) string {
 	return "openid-asked/" + in.ClientID + "/" + in.CodeChallenge
 }
@@ -345,7 +345,7 @@ func (p *Provider) hinted(ctx context.Context, hint string) (string, error) {
 	return claims.Subject, nil
 }
 
-// verifyHint verifies an ID token of this service. That it has expired does not matter.
+// verifyHint verifies an ID token of this service. It ignores the expiry.
 func (p *Provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenClaims, error) {
 	verifier := op.NewIDTokenHintVerifier(p.cfg.Issuer, keys{p.cfg.Keys}, op.WithSupportedIDTokenHintSigningAlgorithms(string(jose.EdDSA)))
 
@@ -383,7 +383,7 @@ func (k keys) VerifySignature(ctx context.Context, signed *jose.JSONWebSignature
 	return signed.Verify(found[0])
 }
 
-// beginner is a pool, or a transaction that something is a part of.
+// beginner is a pool or a transaction.
 type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }

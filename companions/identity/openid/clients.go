@@ -20,12 +20,12 @@ import (
 type Client struct {
 	ID           string
 	RedirectURIs []string // complete URIs, compared byte by byte
-	SignOutURIs  []string // where a person may be sent after signing out
+	SignOutURIs  []string // allowed redirects after signing out
 	FirstParty   bool     // a front end of the product: no consent required
 }
 
-// NewClient returns a client with these redirect URIs. After signing out a person may be
-// sent to the root of the site of each.
+// NewClient returns a client with these redirect URIs. After signing out it allows redirects to
+// the root of each URI's site.
 func NewClient(id string, redirectURIs ...string) (Client, error) {
 	c := Client{ID: id, RedirectURIs: redirectURIs}
 
@@ -74,7 +74,7 @@ func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// Origins returns the sites of clients to which a browser may be sent with a code.
+// Origins returns the sites of clients that receive codes by redirect.
 func Origins(clients []Client) []string {
 	var out []string
 

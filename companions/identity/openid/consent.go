@@ -28,7 +28,7 @@ const (
 var (
 	// ErrForeignForm rejects an answer with the form of another request.
 	ErrForeignForm = errors.New("the form is not of this request")
-	// ErrNoConsent is the withdrawal of a consent that does not exist.
+	// ErrNoConsent reports that the consent to withdraw does not exist.
 	ErrNoConsent = errors.New("no such consent")
 )
 
@@ -43,14 +43,14 @@ type Consent struct {
 type Question struct {
 	User   accounts.User
 	Client string
-	Site   string   // to which the browser returns
+	Site   string   // that the browser returns to
 	Scopes []string // of the request
 
-	Everything bool   // the request names no rights: it gets all but administration
+	Everything bool   // the request names no rights: it receives all except administration
 	Ticket     string // binds the answer to the request and to the sign-in
 }
 
-// ticket binds the form of a consent page to one request of one sign-in. It counts once.
+// ticket binds the form of a consent page to one request of one sign-in. It is valid once.
 type ticket struct {
 	SessionID string    `json:"s"`
 	Request   []byte    `json:"r"` // hash of the parameters
@@ -62,8 +62,8 @@ func consentRequired() *oidc.Error {
 	return (&oidc.Error{ErrorType: "consent_required"}).WithDescription("the user has not consented to this request")
 }
 
-// Ask returns the question of a request, given as its parameters, that waits for consent;
-// nil for any other: [AuthorizePath] answers it.
+// Ask returns the question of a request, given as its parameters, that waits for consent; nil
+// for other requests, which [AuthorizePath] handles.
 func (p *Provider) Ask(r *http.Request, waiting string) (*Question, error) {
 	in, b, err := p.waiting(r, waiting)
 	if err != nil || in == nil {
@@ -145,7 +145,7 @@ func (p *Provider) Answer(r *http.Request, waiting, sealed string, allow bool) (
 		return err
 	})
 
-	if _, ended := errors.AsType[*oidc.Error](err); ended { // the sign-in, in the meantime
+	if _, ended := errors.AsType[*oidc.Error](err); ended { // the sign-in ended in the meantime
 		return again, nil
 	}
 
@@ -177,7 +177,7 @@ func (p *Provider) waiting(r *http.Request, parameters string) (*request, browse
 	return in, b, nil
 }
 
-// openTicket opens the ticket of a form, and returns the hash by which it counts once.
+// openTicket opens the ticket of a form, and returns the hash by which its use is recorded.
 func (p *Provider) openTicket(text string) (t ticket, hash []byte, err error) {
 	if len(text) > accounts.MaxCredential {
 		return t, nil, ErrForeignForm
@@ -213,7 +213,7 @@ func (p *Provider) needsConsent(ctx context.Context, b browser, in *request) (bo
 	return !held, err
 }
 
-// consented reports whether a person has allowed a client all of the scopes.
+// consented reports whether a person has consented to all of a client's scopes.
 func (p *Provider) consented(ctx context.Context, q accounts.Querier, userID, clientID string, scopes []string) (bool, error) {
 	if p.clients[clientID].FirstParty {
 		return true, nil
@@ -261,14 +261,14 @@ func grantConsent(ctx context.Context, tx pgx.Tx, userID, clientID string, scope
 	return err == nil, err
 }
 
-// lockUser orders changes of a person's consents with sign-ins of clients and the end of
-// the account; false when it has ended.
+// lockUser serializes changes of a person's consents with sign-ins of clients and the end of
+// the account; false when the account has ended.
 func lockUser(ctx context.Context, tx pgx.Tx, userID string) (alive bool, err error) {
 	err = tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled FROM identity.users WHERE id = $1 FOR UPDATE`, userID).Scan(&alive)
 	return alive, err
 }
 
-// asking returns the clients that need consent.
+// asking returns the clients that require consent.
 func (p *Provider) asking() []string {
 	out := []string{}
 

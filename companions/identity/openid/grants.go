@@ -23,7 +23,7 @@ const (
 	clientRefreshPrefix = "ec_r_"
 )
 
-// grant is what tokens are made of: a session of a client.
+// grant contains the data of a client session's tokens.
 type grant struct {
 	user       accounts.User
 	sessionID  string
@@ -146,7 +146,8 @@ func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 // openClientSession creates the session of a client below the browser's; false when the
 // browser's session has ended, or the person's consent was withdrawn.
 func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
-	// The user is locked before sessions, as by a sign-in and by the deletion of the user.
+	// The user is locked before sessions, in the same order as by a sign-in and by the deletion
+	// of the user.
 	err := tx.QueryRow(ctx, `
 		SELECT `+accounts.Columns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE`,
 		g.user.ID).Scan(g.user.Columns()...)
@@ -279,7 +280,7 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 	return made, nil
 }
 
-// tokens signs the tokens of a grant.
+// tokens returns the signed tokens of a grant.
 func (p *Provider) tokens(ctx context.Context, tx pgx.Tx, g grant) (*op.Response, error) {
 	access, life, err := p.cfg.Keys.AccessToken(ctx, tx, g.user, g.sessionID, g.expires, tokens.ClientClaims{
 		ClientID: g.clientID, Scope: strings.Join(g.scopes, " "), Rights: p.rights(g.clientID, g.scopes),

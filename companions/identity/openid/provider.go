@@ -33,7 +33,7 @@ const (
 	ConsentPath    = "/consent" // the consent page, which the caller serves
 )
 
-// Config of the provider. All fields but AdminSecondFactor are needed.
+// Config configures the provider. All fields except AdminSecondFactor are required.
 type Config struct {
 	DB      *pgxpool.Pool
 	Box     *secrets.Box
@@ -42,11 +42,11 @@ type Config struct {
 	Clients []Client
 	Log     *slog.Logger
 
-	AdminSecondFactor bool // sessions of administrators without a second factor do not count
+	AdminSecondFactor bool // sessions of administrators without a second factor are invalid
 
-	SessionTTL    time.Duration                             // life of a client's session that is refreshed
-	EmptyCookies  []*http.Cookie                            // remove the sign-in of a browser
-	SessionCookie func(*http.Request) (*http.Cookie, error) // reads the sign-in of a browser
+	SessionTTL    time.Duration                             // lifetime of a client's session since its last refresh
+	EmptyCookies  []*http.Cookie                            // delete the browser's session
+	SessionCookie func(*http.Request) (*http.Cookie, error) // reads the browser's session
 }
 
 // Provider is the OpenID provider of the service: authorization code flow with PKCE, for public
@@ -77,8 +77,8 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Handler serves the endpoints below /oauth. Pages of the clients may call them from
-// their own origins, without cookies.
+// Handler returns the handler of the endpoints below /oauth. Pages of the clients can call them
+// from their own origins, without cookies.
 func (p *Provider) Handler() http.Handler {
 	at := op.NewEndpoint
 
@@ -118,7 +118,8 @@ func Scopes() []string {
 // AdminScope is the scope of administration, which a client receives only on request.
 const AdminScope = "admin"
 
-// rightScopes returns the scopes that open a part of the agent, by the agent's names for them.
+// rightScopes returns the scopes that grant access to a part of the agent, by the agent's
+// names.
 func rightScopes() []string {
 	return []string{
 		"sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces", "skills", "skills:write", AdminScope,
@@ -168,8 +169,8 @@ func addressOf(ctx context.Context) map[string]string {
 	return map[string]string{"address": address}
 }
 
-// protocolError is an error of this service as the library shows it. What is neither a
-// fault of the client nor of the protocol is logged and shown without detail.
+// protocolError converts an error to the library's form. An error that is neither the client's
+// nor the protocol's is logged, and the response contains no detail.
 func (p *Provider) protocolError(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*oidc.Error](err); ok {
 		return known
@@ -199,9 +200,9 @@ func (p *Provider) VerifyClient(_ context.Context, r *op.Request[op.ClientCreden
 	return registered{c}, nil
 }
 
-// Describe shows clients the endpoints, keys and abilities of the provider.
+// Describe serves the discovery document.
 func (p *Provider) Describe(w http.ResponseWriter) {
-	w.Header().Set("Access-Control-Allow-Origin", "*") // public, and no credential is looked at
+	w.Header().Set("Access-Control-Allow-Origin", "*") // public: no credentials are read
 
 	at := func(path string) string { return strings.TrimRight(p.cfg.Issuer, "/") + path }
 	none := []oidc.AuthMethod{oidc.AuthMethodNone}

@@ -31,9 +31,9 @@ type View struct {
 	Username    string
 	Name        string
 	HasPassword bool
-	SetUpFirst  bool // an administrator must set up a second factor before anything else
+	SetUpFirst  bool // the administrator must set up a second factor first
 	Administers bool // the person is an administrator
-	Everything  bool // the client gets all rights but administration
+	Everything  bool // the client receives all rights except administration
 	Sessions    []Session
 
 	TOTP          bool
@@ -57,7 +57,7 @@ type View struct {
 	Next string // path to continue at
 }
 
-// Provider is another service with which people may sign in.
+// Provider is another identity provider for sign-in.
 type Provider struct{ ID, Name string }
 
 // Session is an open session of the person.
@@ -74,7 +74,7 @@ type Passkey struct {
 	LastUsed  *time.Time
 }
 
-// Link is an account at another service with which the person signs in.
+// Link is an account at another provider that the person signs in with.
 type Link struct {
 	ID, Provider, Email string
 	CreatedAt           time.Time
@@ -94,7 +94,7 @@ func Policy(origins []string) string {
 		"form-action 'self' " + strings.Join(origins, " ")
 }
 
-// Render answers with a page.
+// Render writes a page.
 func Render(w http.ResponseWriter, status int, policy, page string, v View) error {
 	var html bytes.Buffer
 	if err := templates.ExecuteTemplate(&html, page, v); err != nil {

@@ -20,7 +20,7 @@ var ErrRefused = errors.New("the passkey was not accepted")
 type Party struct{ web *webauthn.WebAuthn }
 
 // New returns a new relying party of a site. It returns nil for a site without a host name:
-// browsers have no passkeys for addresses, nor for http next to localhost.
+// browsers do not support passkeys for IP addresses, nor for http except localhost.
 func New(site *url.URL) (*Party, error) {
 	host := site.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil || site.Scheme != "https" && host != "localhost" {
@@ -42,14 +42,14 @@ func New(site *url.URL) (*Party, error) {
 	return &Party{web}, nil
 }
 
-// Key is a passkey: its id at the authenticator, and its public key with what changes at
-// each use.
+// Key is a passkey: its id at the authenticator, its public key, and the state that changes
+// with each use.
 type Key struct {
 	ID   []byte
 	Data json.RawMessage
 }
 
-// User has passkeys.
+// User is a person with passkeys.
 type User struct {
 	ID, Username, Name string
 	Keys               []Key
@@ -111,7 +111,7 @@ func (p *Party) BeginRegistration(of User) (options any, state []byte, err error
 	return creation, state, err
 }
 
-// Register checks a new passkey.
+// Register verifies a new passkey.
 func (p *Party) Register(of User, state, answer []byte) (Key, error) {
 	var session webauthn.SessionData
 	if err := json.Unmarshal(state, &session); err != nil {
@@ -191,7 +191,7 @@ func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID strin
 		return Key{}, errors.Join(ErrRefused, err)
 	}
 
-	if used.Authenticator.CloneWarning { // its counter went back: there are two of it
+	if used.Authenticator.CloneWarning { // its counter decreased: the key was cloned
 		return Key{}, errors.Join(ErrRefused, errors.New("the counter of the authenticator went back"))
 	}
 

@@ -2,7 +2,7 @@ package passwords
 
 import "strings"
 
-// common are passwords of [Min] characters or more, in lower case, that guessing starts with.
+// common are frequently guessed passwords of [Min] characters or more, in lower case.
 var common = func() map[string]bool {
 	all := map[string]bool{}
 	for _, one := range strings.Fields(commonText) {

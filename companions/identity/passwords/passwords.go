@@ -1,5 +1,5 @@
-// Package passwords hashes passwords and compares them with hashes, few at a time. It must
-// not know whose they are.
+// Package passwords hashes passwords and compares them with hashes, with bounded concurrency.
+// It must not depend on users.
 package passwords
 
 import (
@@ -17,7 +17,7 @@ import (
 // recommends.
 const Memory = 46 << 10
 
-// maxWaiting bounds the requests that wait for their turn to hash.
+// maxWaiting bounds the requests that wait for a slot to hash.
 const maxWaiting = 256
 
 // Hasher computes hashes of passwords with bounded concurrency: each needs much memory and a
@@ -41,7 +41,7 @@ func NewHasher(maxConcurrent int, memory uint32) *Hasher {
 	return &Hasher{params: params, turns: limit.NewQueue(limit.QueueConfig{Slots: maxConcurrent, Waiting: maxWaiting}), dummy: dummy}
 }
 
-// within runs f in its turn.
+// within runs f when a slot is free.
 func (h *Hasher) within(ctx context.Context, f func() error) error {
 	release, err := h.turns.Acquire(ctx, "")
 	if errors.Is(err, limit.ErrFull) {

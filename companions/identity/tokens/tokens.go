@@ -26,7 +26,7 @@ const (
 	TokenType = "at+jwt"
 )
 
-// maxTokenTTL bounds the life of access tokens. A retired key is shown for longer.
+// maxTokenTTL bounds the lifetime of access tokens. A retired key is published for longer.
 const maxTokenTTL = 24 * time.Hour
 
 // ErrInvalid is the error of a token that this service has not signed, or that has expired.
@@ -58,8 +58,8 @@ type ClientClaims struct {
 	ClientID string `json:"client_id,omitempty"`
 	Scope    string `json:"scope,omitempty"`
 
-	// Rights are the scopes of the agent that the token is restricted to; nil: it may do all
-	// that its person may.
+	// Rights are the scopes of the agent that the token is restricted to; nil: all rights of
+	// its person.
 	Rights []string `json:"rights,omitempty"`
 }
 
@@ -132,7 +132,7 @@ func (k *Keys) Signer(ctx context.Context, q accounts.Querier, kind jose.Content
 	)
 }
 
-// AccessToken signs a token for a session of a user; q as for [Keys.Signer].
+// AccessToken returns a signed token for a session of a user; q as for [Keys.Signer].
 func (k *Keys) AccessToken(
 	ctx context.Context, q accounts.Querier, u accounts.User, sessionID string, expires time.Time, of ClientClaims,
 ) (string, time.Duration, error) {

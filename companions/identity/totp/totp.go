@@ -19,13 +19,13 @@ import (
 
 const (
 	period = 30 // seconds of a step
-	skew   = 1  // steps that a clock may be wrong
+	skew   = 1  // tolerated steps of clock skew
 
 	recoveryCodes  = 10
 	recoveryLength = 16 // characters of base 32, thus 80 bits
 )
 
-// Key is the secret that an app and the service share.
+// Key is the shared secret of an app.
 type Key struct {
 	Secret string // base 32
 	URL    string // otpauth://…, which apps read from a QR code
@@ -101,10 +101,10 @@ func RecoveryCodes() []string {
 	return codes
 }
 
-// Normal returns a code without what people add when they type it.
+// Normal returns a typed code without separators.
 func Normal(code string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
 }
 
-// IsRecovery reports whether a normal code has the form of a recovery code.
+// IsRecovery reports whether a normalised code has the form of a recovery code.
 func IsRecovery(code string) bool { return len(code) == recoveryLength }

@@ -1,5 +1,5 @@
-// Package upstream signs people in with other OpenID providers: their configuration, and
-// the authorization code flow with PKCE, state and nonce. It must not know users.
+// Package upstream signs people in with other OpenID providers: their configuration, and the
+// authorization code flow with PKCE, state and nonce. It must not depend on users.
 package upstream
 
 import (
@@ -26,8 +26,8 @@ type Provider struct {
 	ClientSecretFile string   `yaml:"client_secret_file"` // instead of client_secret
 	Scopes           []string `yaml:"scopes"`             // openid, profile and email when empty
 
-	// CreateUsers allows a first sign-in to make an account, for a verified e-mail address
-	// of EmailDomains, or of any domain when that is empty.
+	// CreateUsers allows a first sign-in to create an account, for a verified e-mail address of
+	// EmailDomains, or of any domain when that is empty.
 	CreateUsers  bool     `yaml:"create_users"`
 	EmailDomains []string `yaml:"email_domains"`
 }
@@ -39,7 +39,7 @@ const (
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// Config is the file of OAUTH_CONFIG_YAML_PATH: how people sign in.
+// Config is the content of the file OAUTH_CONFIG_YAML_PATH: how people sign in.
 type Config struct {
 	Providers []Provider `yaml:"providers"`
 	// Clients are programs that sign people in by this service, in addition to the desktop.
@@ -106,7 +106,7 @@ func Parse(text []byte) (Config, error) {
 	return file, nil
 }
 
-// complete checks a provider, reads its secret and fills in what may be left out.
+// complete checks a provider, reads its secret and sets defaults.
 func (p *Provider) complete() error {
 	if !idForm.MatchString(p.ID) {
 		return errors.New("id must have 1 to 32 lower-case letters, digits and hyphens")
@@ -158,7 +158,7 @@ func (p *Provider) complete() error {
 	return nil
 }
 
-// Admits reports whether a first sign-in may make an account for a person.
+// Admits reports whether a first sign-in can create an account for a person.
 func (p *Provider) Admits(who ExternalUser) bool {
 	if !p.CreateUsers || !who.EmailVerified || who.Email == "" {
 		return false

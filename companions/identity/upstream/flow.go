@@ -17,13 +17,13 @@ import (
 
 // Errors of a sign-in.
 var (
-	// ErrUnavailable is that the provider cannot be reached, or not used.
+	// ErrUnavailable reports that the provider is unavailable or unusable.
 	ErrUnavailable = errors.New("the provider is not available")
 	// ErrRefused is the error of an invalid answer.
 	ErrRefused = errors.New("the answer of the provider was not accepted")
 )
 
-// ExternalUser is whom a provider has signed in.
+// ExternalUser is a person whom a provider has signed in.
 type ExternalUser struct {
 	Issuer, Subject string
 	Username, Name  string
@@ -31,7 +31,7 @@ type ExternalUser struct {
 	EmailVerified   bool
 }
 
-// Attempt is a sign-in under way. The client must neither read nor change it.
+// Attempt is a sign-in in progress. The client must neither read nor change it.
 type Attempt struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -53,7 +53,7 @@ type Flow struct {
 
 	mu       sync.Mutex
 	found    *oidc.Provider
-	names    bool // the provider names itself in each answer (RFC 9207)
+	names    bool // the provider sends iss in each response (RFC 9207)
 	failed   error
 	failedAt time.Time
 }
@@ -63,7 +63,7 @@ func NewFlow(p Provider, redirect string) *Flow {
 	return &Flow{Provider: p, redirect: redirect, client: &http.Client{Timeout: requestTime, Transport: bounded{http.DefaultTransport}}}
 }
 
-// bounded cuts long answers of a provider.
+// bounded limits the size of a provider's responses.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -135,8 +135,8 @@ func (f *Flow) Begin() (string, Attempt, error) {
 	return cfg.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-// Finish exchanges the code of the provider's answer, and checks state, nonce and the ID
-// token. issuer is `iss` of the answer, "" where the provider sends none.
+// Finish exchanges the code of the provider's response, and checks state, nonce and the ID
+// token. issuer is `iss` of the response, "" if the provider sends none.
 func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string) (ExternalUser, error) {
 	if a.State == "" || subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) != 1 {
 		return ExternalUser{}, fmt.Errorf("%w: state is another", ErrRefused)
@@ -157,7 +157,7 @@ func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string
 	cfg := f.oauth(p)
 
 	token, err := cfg.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
-	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok { // its text has the whole answer
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok { // its text contains the whole response
 		return ExternalUser{}, fmt.Errorf("%w: %s", ErrRefused, refused.ErrorCode)
 	}
 
@@ -202,7 +202,7 @@ func (f *Flow) person(ctx context.Context, p *oidc.Provider, signed *oidc.IDToke
 	}
 
 	if said.Email == "" && p.UserInfoEndpoint() != "" {
-		said.EmailVerified = nil // it is of the address next to it
+		said.EmailVerified = nil // it describes the address next to it
 
 		info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err != nil {

@@ -33,7 +33,7 @@ func Main() {
 	}
 }
 
-// Model returns a file that passes for a model.
+// Model returns a file that is accepted as a model.
 func Model(t *testing.T) string {
 	t.Helper()
 
