@@ -56,7 +56,7 @@ type NodeRecord struct {
 	Items        *ItemCounts       `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }
 
-// ItemCounts says how far the items of a map node are.
+// ItemCounts is the progress of a map node's items.
 type ItemCounts struct {
 	Total     int `json:"total" doc:"How many there are." example:"20"`
 	Running   int `json:"running" doc:"How many are worked on." example:"8"`
@@ -72,16 +72,16 @@ type New struct {
 	Version    int
 	Trigger    string
 	Inputs     json.RawMessage
-	ParentRun  string // empty: it is no subflow
+	ParentRun  string // empty: it is not a subflow
 	Depth      int
 	Nodes      []string // of the version
 }
 
-// Resumption says how a run that failed is retried.
+// Resumption configures how a failed run is retried.
 type Resumption struct {
-	FromNodeID string         // it and what comes after it run again; empty: what has to
+	FromNodeID string         // it and its successors run again; empty: only the nodes that must
 	Version    int            // 0: the same
-	KeepNodes  []string       // their outputs are used whatever has changed
+	KeepNodes  []string       // nodes whose outputs are reused despite changes
 	Override   map[string]any // fields of the inputs that change
 }
 
@@ -94,7 +94,7 @@ type Retry struct {
 	Nodes   []string        // of the version
 }
 
-// InputsWith gives the inputs of the run with some fields changed.
+// InputsWith returns the inputs of the run with some fields overridden.
 func (r RunRecord) InputsWith(override map[string]any) (json.RawMessage, error) {
 	if len(override) == 0 {
 		return r.Inputs, nil

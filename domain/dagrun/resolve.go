@@ -14,7 +14,7 @@ import (
 	"everloop/domain/schema"
 )
 
-// Request is what a node is asked to do, with all references resolved.
+// Request is the input of a node, with all references resolved.
 type Request struct {
 	Prompt    string         `json:"prompt,omitempty"`
 	Arguments map[string]any `json:"arguments,omitempty"`
@@ -22,7 +22,7 @@ type Request struct {
 	Before    []Before       `json:"before,omitempty"` // outputs of the nodes before it
 }
 
-// Before is the output of a node that leads to another one.
+// Before is the output of a predecessor of a node.
 type Before struct {
 	NodeID string `json:"node_id"`
 	Output any    `json:"output"`
@@ -33,7 +33,7 @@ type scope struct {
 	outputs func(nodeID string) any
 	input   any
 	item    any
-	left    *int // bytes that texts may still grow by; references multiply what they name
+	left    *int // bytes that texts may still grow by; references multiply the referenced text
 }
 
 // take subtracts the bytes of a value, and reports whether enough were left.
@@ -45,7 +45,8 @@ func (s scope) take(value any) bool {
 	return *s.left >= 0
 }
 
-// sizeOf returns at most the bytes of a value as JSON; it stops above a limit.
+// sizeOf returns a lower bound of the size of a value as JSON, in bytes; it stops above a
+// limit.
 func sizeOf(value any, limit int) (size int) {
 	switch value := value.(type) {
 	case string:
@@ -71,7 +72,7 @@ func sizeOf(value any, limit int) (size int) {
 	return size
 }
 
-// value is what a reference stands for. What is not there is null.
+// value returns the value of a reference; null if it does not exist.
 func (s scope) value(r dag.Reference) any {
 	var at any
 
@@ -130,7 +131,7 @@ func (s scope) text(text string) any {
 	return out.String()
 }
 
-// asText is how a value stands within a text: text as it is, nothing as nothing,
+// asText returns the form of a value within a text: text unchanged, null as the empty text,
 // anything else as JSON.
 func asText(value any) string {
 	switch value := value.(type) {
@@ -193,7 +194,7 @@ func (s scope) values(given map[string]json.RawMessage) map[string]any {
 	return out
 }
 
-// decode reads JSON that was stored; what is none is null.
+// decode parses stored JSON; invalid JSON is null.
 func decode(raw json.RawMessage) any {
 	var value any
 
@@ -202,8 +203,9 @@ func decode(raw json.RawMessage) any {
 	return value
 }
 
-// resolve makes the request of a node. Of the nodes before it those are added whose
-// output its texts do not hold as a whole already. It takes its bytes from left, which is negative when they were too few.
+// resolve returns the request of a node. It adds the output of each predecessor whose whole
+// output is not part of the node's texts already. It subtracts the used bytes from left, which
+// is negative when they exceed it.
 func (s scope) resolve(n dag.Node, before []string, left *int) Request {
 	s.left = left
 	c := configOf(n)
@@ -281,13 +283,13 @@ func configOf(n dag.Node) dag.Config {
 func digestOf(value any) string {
 	raw, err := document.Encode(value)
 	if err != nil {
-		return "" // of nothing else
+		return "" // differs from every digest
 	}
 
 	return document.Digest(raw)
 }
 
-// definition is the digest of what a node does: its name and place do not count.
+// definition returns the digest of a node's behavior: its name and position do not count.
 func definition(n dag.Node) string {
 	n.Name, n.Position, n.Retry, n.TimeoutS, n.HeartbeatS, n.OnError, n.Concurrency = "", nil, nil, nil, nil, "", nil
 	n.Approval = nil
@@ -323,7 +325,7 @@ func CheckOutput(outputSchema map[string]json.RawMessage, output json.RawMessage
 	return nil
 }
 
-// CheckInputs holds the inputs of a run to the output_schema of the start node.
+// CheckInputs validates the inputs of a run against the output_schema of the start node.
 func CheckInputs(g dag.Graph, inputs json.RawMessage) error {
 	for _, n := range g.Nodes {
 		if n.Type != dag.Start {

@@ -13,14 +13,14 @@ import (
 // Content answers what depends on the inputs and outputs of a run, and writes them. An
 // error ends the run.
 type Content interface {
-	// Activate resolves what a node is given by the nodes before it. An earlier output that
-	// fits is used again; otherwise, with start, the node starts as by Start.
+	// Activate resolves the input of a node from its predecessors. It reuses a matching earlier
+	// output; otherwise, with start, it starts the node like Start.
 	Activate(n dag.Node, before []string, start bool) (Outcome, error)
 	// Start completes a node that does no work outside the run, or creates the items of a map.
 	Start(n dag.Node) (Outcome, error)
-	// Take reads how the work of a unit ended and makes its output of it.
+	// Take reads the result of a unit's work and derives the unit's output.
 	Take(u *Unit) (Outcome, error)
-	// Gather makes the output of a map node of the outputs of its items.
+	// Gather creates the output of a map node from the outputs of its items.
 	Gather(n dag.Node) (Outcome, error)
 	// Follows reports whether the answer and the condition of an edge hold.
 	Follows(e dag.Edge) (Outcome, error)
@@ -164,7 +164,7 @@ func (r *Run) settle() {
 	}
 }
 
-// Approve is the answer that lets a node begin; any other rejects it.
+// Approve is the answer that allows a node to start; any other rejects it.
 const (
 	Approve = dag.AnswerApprove
 	Reject  = dag.AnswerReject
@@ -251,7 +251,7 @@ func (r *Run) expire() {
 	}
 }
 
-// visit decides about a node for which nothing was decided yet.
+// visit decides about a node that is not decided yet.
 func (r *Run) visit(n dag.Node, u *Unit) {
 	if u.Status != Pending || r.Failure != nil || r.Cancel || r.err != nil {
 		return
@@ -371,7 +371,7 @@ func (r *Run) follows(e dag.Edge) bool {
 	return node.Type != dag.Condition || onError || !r.otherFollows(e)
 }
 
-// otherFollows reports whether a condition node has an edge whose condition holds: then
+// otherFollows reports whether a condition node has an edge whose condition holds: then its
 // edges without a condition are not taken.
 func (r *Run) otherFollows(e dag.Edge) bool {
 	return slices.ContainsFunc(r.Graph.Edges, func(other dag.Edge) bool {
@@ -458,7 +458,7 @@ func (r *Run) cancel(u *Unit) {
 	r.over(u, Cancelled)
 }
 
-// finish ends the run when it failed, was cancelled, or has nothing left to do.
+// finish ends the run when it failed, was cancelled, or has no work left.
 func (r *Run) finish() {
 	switch {
 	case r.err != nil:
@@ -489,7 +489,7 @@ func (r *Run) CancelUnits() {
 	}
 }
 
-// begin starts ready units, as many as may work concurrently.
+// begin starts ready units, up to the allowed number of concurrent ones.
 func (r *Run) begin() {
 	working := 0
 
@@ -566,7 +566,7 @@ func Subflow(n dag.Node) bool {
 	return n.Type == dag.Subflow || n.Type == dag.Map && configOf(n).ProdSolutionID != ""
 }
 
-// plan finds when the run has to be looked at again, if nothing else happens.
+// plan determines when the run must be advanced again if no event occurs.
 func (r *Run) plan() {
 	for _, u := range r.Units() {
 		for _, at := range []*time.Time{u.DueAt, u.Deadline} {

@@ -1,7 +1,7 @@
 // Package dagrun decides how the run of a DAG continues: which nodes are ready, skipped,
 // retried or reused, and when the run ends. The decisions are pure: the workflow of the run
-// makes them on statuses alone and asks Content for everything that depends on inputs and
-// outputs. Values are the rules of content: references, conditions, digests, outputs.
+// makes them by statuses alone and calls Content for everything that depends on inputs and
+// outputs. Values implements the rules of content: references, conditions, digests, outputs.
 package dagrun
 
 import (
@@ -28,7 +28,7 @@ const (
 	Reused    Status = "reused"
 )
 
-// Over reports whether nothing changes the status any more.
+// Over reports whether the status is final.
 func (s Status) Over() bool {
 	switch s {
 	case Completed, Failed, Skipped, Cancelled, Reused:
@@ -43,12 +43,12 @@ type Phase string
 
 // The phases of a unit.
 const (
-	PhaseApproval Phase = "approval" // a person is asked whether it may begin
+	PhaseApproval Phase = "approval" // a person is asked whether it may start
 	PhaseWork     Phase = "work"     // it does what its node is for
 	PhasePause    Phase = "pause"    // it waits for its time, or for its next attempt
 )
 
-// Codes of failures, besides those of chats.
+// Codes of failures, in addition to the codes of chats.
 const (
 	CodeTimeout        = "timeout"
 	CodeHeartbeat      = "heartbeat_timeout"
@@ -78,7 +78,7 @@ const (
 	ReuseKept              = "kept"               // keep_outputs_of names it
 	ReuseDefinitionChanged = "definition_changed" // it runs again
 	ReuseInputsChanged     = "inputs_changed"     // it runs again
-	ReuseRestarted         = "restarted"          // it is from_node_id, or comes after it
+	ReuseRestarted         = "restarted"          // it is from_node_id or a successor
 )
 
 // Bounds of runs.
@@ -86,15 +86,15 @@ const (
 	MaxOpenRuns    = 100       // of a user, without subflows
 	MaxKeptRuns    = 500       // of a production solution, that are over
 	MaxRetries     = 100       // of a run
-	MaxWidth       = 32        // units of a run that work at once
-	MapWidth       = 8         // items of a map that are worked on at once, if it does not say
+	MaxWidth       = 32        // max concurrent units of a run
+	MapWidth       = 8         // default max concurrent items of a map
 	MaxItems       = 5000      // of a map
 	MaxDepth       = 5         // of subflows in subflows
 	MaxOutput      = 256 << 10 // bytes of the output of one unit
 	MaxInputs      = 1 << 20   // bytes of the inputs of a run
 	MaxTotal       = 16 << 20  // bytes of the outputs of a run
-	MaxRequestText = 1 << 20   // bytes of what is sent to a node
-	MaxItemText    = 64 << 20  // bytes of what is sent to the items of a map together
+	MaxRequestText = 1 << 20   // bytes of the request of a node
+	MaxItemText    = 64 << 20  // total bytes of the requests of a map's items
 )
 
 // NoItem is the number of a unit that is a node itself.
@@ -159,5 +159,5 @@ type Earlier struct {
 	Inputs     string
 	Output     json.RawMessage
 	Kept       bool // it is used even if its inputs changed
-	Barred     bool // it must not be used: the retry begins at it or before it
+	Barred     bool // must not be reused: the retry starts at it or before it
 }

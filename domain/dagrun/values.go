@@ -50,7 +50,7 @@ func (v *Values) scope(item any) scope {
 	return scope{outputs: v.output, input: v.input, item: item}
 }
 
-// Request resolves what a node is given by the nodes before it.
+// Request resolves the input of a node from its predecessors.
 func (v *Values) Request(n dag.Node, before []string) (Request, *NodeFailure) {
 	limit := MaxRequestText
 	if Immediate(n.Type) || n.Type == dag.Map {
@@ -71,7 +71,7 @@ func tooLarge(limit int) *NodeFailure {
 	return &NodeFailure{CodeInvalidInputs, fmt.Sprintf("the inputs of the node have more than %d bytes", limit)}
 }
 
-// Items resolves what the items of a map node are given.
+// Items resolves the inputs of a map node's items.
 func (v *Values) Items(n dag.Node, of Request) ([]Request, *NodeFailure) {
 	items, isList := of.Inputs["items"].([]any)
 	if !isList || len(items) > MaxItems {
@@ -163,7 +163,7 @@ func (q Request) Passed() json.RawMessage {
 	return raw
 }
 
-// Digests returns the digest of what a node does, and the digest of what it is given.
+// Digests returns the digest of a node's definition, and the digest of its input.
 func Digests(n dag.Node, request Request) (definitionDigest, inputs string) {
 	return definition(n), digestOf(request)
 }
@@ -202,7 +202,7 @@ func SchemaOf(n dag.Node, item int) map[string]json.RawMessage {
 	return nil
 }
 
-// OutputOf makes the output of a unit of the result of its work.
+// OutputOf returns the output of a unit, derived from the result of its work.
 func OutputOf(n dag.Node, item int, result Result) (json.RawMessage, *NodeFailure) {
 	if result.Failure != nil {
 		return nil, result.Failure
