@@ -62,8 +62,8 @@ func (p *Protocol) connected() []*client {
 	return clients
 }
 
-// maxConcurrentRecheck bounds the credentials, or subscriptions, of one query.
-const maxConcurrentRecheck = 1000
+// recheckBatch bounds the credentials, or subscriptions, of one query.
+const recheckBatch = 1000
 
 // follow is a subscription of a connection.
 type follow struct {
@@ -76,7 +76,7 @@ type follow struct {
 func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 	var follows []follow
 
-	for part := range slices.Chunk(clients, maxConcurrentRecheck) {
+	for part := range slices.Chunk(clients, recheckBatch) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -98,7 +98,7 @@ func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 
 // recheckFollows ends the subscriptions whose callers can no longer see the session.
 func (p *Protocol) recheckFollows(ctx context.Context, follows []follow) {
-	for part := range slices.Chunk(follows, maxConcurrentRecheck) {
+	for part := range slices.Chunk(follows, recheckBatch) {
 		if ctx.Err() != nil {
 			return
 		}

@@ -119,7 +119,7 @@ func many(t *testing.T) (dir *os.File, names []string) {
 
 	at := t.TempDir()
 
-	for i := range 2*maxConcurrentNames + 1 {
+	for i := range 2*nameBatch + 1 {
 		names = append(names, fmt.Sprintf("f%05d", i))
 		require.NoError(t, os.WriteFile(filepath.Join(at, names[i]), nil, 0o600))
 	}
@@ -156,7 +156,7 @@ func TestEachName_isBounded(t *testing.T) {
 
 	rest, err := dir.Readdirnames(-1)
 	require.NoError(t, err)
-	require.Len(t, rest, len(names)-maxConcurrentNames, "so many had been read when the first was visited")
+	require.Len(t, rest, len(names)-nameBatch, "so many had been read when the first was visited")
 }
 
 // In a git repository the references come first, so that each has its objects.
@@ -196,7 +196,7 @@ func TestPacks_changes(t *testing.T) {
 
 	read := func() packed { return packs(int(top.Fd()), true) }
 	before := read()
-	require.Equal(t, 2*maxConcurrentNames+1, before.count)
+	require.Equal(t, 2*nameBatch+1, before.count)
 	require.Equal(t, before, read())
 
 	require.NoError(t, os.Rename(filepath.Join(in, "objects", "pack", "f00001"), filepath.Join(in, "objects", "pack", "g")))

@@ -112,14 +112,14 @@ func (w *walker) directory(fd int, name string, top bool) error {
 	}
 }
 
-// maxConcurrentNames limits the names of a directory in memory: a command can create a million of
+// nameBatch limits the names of a directory in memory: a command can create a million of
 // them.
-const maxConcurrentNames = 1000
+const nameBatch = 1000
 
 // eachName calls visit for the names of a directory in batches, unsorted.
 func eachName(dir *os.File, visit func(name string) error) error {
 	for {
-		names, err := dir.Readdirnames(maxConcurrentNames)
+		names, err := dir.Readdirnames(nameBatch)
 		for _, name := range names {
 			if err := visit(name); err != nil {
 				return err

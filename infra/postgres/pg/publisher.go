@@ -17,8 +17,8 @@ const (
 	// again by its id alone. The event log knows ids for two minutes; the rest is
 	// for the last try and for clocks that differ.
 	knownFor = 75 * time.Second
-	// maxConcurrentRows is how many rows of a session are read at once.
-	maxConcurrentRows = 64
+	// rowBatch is how many rows of a session are read at once.
+	rowBatch = 64
 )
 
 // publishCopies publishes rows in their order, and returns those that are left when
@@ -41,7 +41,7 @@ func (o *Outbox) publishRows(session string) error {
 
 	for behind := int64(0); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-		rows, err := o.db.rowsOfSession(ctx, session, behind, maxConcurrentRows)
+		rows, err := o.db.rowsOfSession(ctx, session, behind, rowBatch)
 
 		cancel()
 
@@ -60,7 +60,7 @@ func (o *Outbox) publishRows(session string) error {
 			}
 		}
 
-		if len(rows) < maxConcurrentRows {
+		if len(rows) < rowBatch {
 			return nil
 		}
 	}

@@ -108,8 +108,8 @@ func withToolBlocks(blocks []domain.Block, calls []domain.ToolCall) []domain.Blo
 	return blocks
 }
 
-// maxConcurrentMessages is how many turns a reading of messages holds.
-const maxConcurrentMessages = 50
+// messageBatch is how many turns a reading of messages holds.
+const messageBatch = 50
 
 // Messages yields the turns of the session's active branch in the order of their
 // sequence, those after `after` when it is set and at most limit when that is
@@ -131,7 +131,7 @@ func (db *Base) Messages(ctx context.Context, sessionID domain.SessionID, after 
 	}
 
 	for limit > 0 {
-		want := min(limit, maxConcurrentMessages)
+		want := min(limit, messageBatch)
 		rows, _ := db.Pool.Query(ctx, `
 			SELECT `+TurnColumns(ThisBranch)+` FROM `+OnBranch("sequence > $2 ORDER BY sequence LIMIT $3")+`
 			ORDER  BY e.sequence LIMIT $3`, branch, from, want)

@@ -14,8 +14,8 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// maxConcurrentImports is how many imports EndedImports returns at most.
-const maxConcurrentImports = 100
+// maxEnded is how many imports EndedImports returns at most.
+const maxEnded = 100
 
 const importColumns = `session_id, owner_id, state, attempt, sandbox_uid, parts, options`
 
@@ -229,7 +229,7 @@ func (s *Store) EndedImports(ctx context.Context, age time.Duration, after strin
 		WITH ended AS MATERIALIZED ( -- by the index on changed_at: it is nearly always empty
 			SELECT `+importColumns+` FROM imports
 			WHERE  state IN ('done', 'failed') AND session_id > $2 AND changed_at < now() - $1::interval)
-		SELECT * FROM ended ORDER BY session_id LIMIT $3`, age, after, maxConcurrentImports)
+		SELECT * FROM ended ORDER BY session_id LIMIT $3`, age, after, maxEnded)
 	list, err := pgx.CollectRows(rows, scanImport)
 
 	return list, pg.Fault("list imports that ended", err)
