@@ -102,6 +102,7 @@ func TestDatabase_Claim(t *testing.T) {
 		require.NoError(t, d.Client.TerminateWorkflow(t.Context(), id, "", "restored"))
 	}
 
+	countsOpen(t, d, 0)
 	require.NoError(t, d.Claim(t.Context(), old))
 	start(t, d)
 	require.ErrorContains(t, d.Claim(t.Context(), restored), "belong to another database")

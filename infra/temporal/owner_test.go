@@ -70,6 +70,7 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 			engine.On("ExecuteWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything).Run(keep).Return(nil, nil)
 			engine.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything,
 				mock.Anything).Run(keep).Return(nil, nil)
+			engine.On("SignalWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
 			require.NoError(t, start(t.Context(), temporal.Runs{Client: engine, Owners: owners{}}))
 
 			want := "owner"

@@ -9,8 +9,10 @@ import (
 	"everloop/activities/tools/agents"
 	"everloop/domain"
 	"everloop/infra/mcp"
+	"everloop/infra/postgres"
 	"everloop/infra/solutions"
 	"everloop/internal/app/engine"
+	prodagents "everloop/service/agents"
 )
 
 // Tool nodes have the tools of a session that executes, has no memories and edits no
@@ -20,6 +22,7 @@ func TestNodeTools_areThoseOfAPlainSession(t *testing.T) {
 		settings: *configured(t, map[string]string{"MEMORY_ENABLED": "true", "SEARCH_URL": "http://search.example"}),
 		Clients:  &engine.Clients{},
 	}
+	b.DB, b.agents = &postgres.DB{}, &prodagents.Service{Store: prodagents.NewStore(nil)} // of tools that the test only lists
 
 	var err error
 

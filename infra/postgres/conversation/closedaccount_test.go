@@ -57,7 +57,7 @@ func (w lastEndWorld) runsOfTheUser() {
 	w.exec(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1)`)
 	w.exec(`
 		INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
-		VALUES ('p', 'dag', 1, '{"nodes":[],"edges":[]}', 'd', $1, 0, 0, '')`, w.user.ID)
+		VALUES ('p', 'dag', 1, '{"nodes":[{"id":"work","type":"agent"}],"edges":[]}', 'd', $1, 1, 0, '')`, w.user.ID)
 	w.exec(`
 		INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
 		VALUES ('r', 'p', $1, 1, 'api', 'running', '{}')`, w.user.ID)
