@@ -1,7 +1,6 @@
 // Packages that npm installed for these tests, where sandboxes can show them.
 import { chmodSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { setting } from './stack.mjs';
 
@@ -14,7 +13,7 @@ export function modulesInSandboxes() {
   if (!installed.startsWith('/tmp/')) return installed;
   const copy = mkdtempSync('/var/tmp/everloop-e2e-');
   chmodSync(copy, 0o755);
-  after(() => rmSync(copy, { recursive: true }));
+  process.on('exit', () => rmSync(copy, { recursive: true })); // an after() of a before() runs at once
   cpSync(installed, join(copy, 'node_modules'), { recursive: true, verbatimSymlinks: true });
   return join(copy, 'node_modules');
 }
