@@ -11,21 +11,13 @@ import (
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
-	"everloop/service/dagruns"
 )
 
 // What a failed run had started and not yet stopped is still stopped after its retry, by the
 // workflow or by the repair, and its solution is not deleted before.
 func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
+	_, store, user, set := newStore(t)
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
 	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
@@ -66,14 +58,7 @@ func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
 // A step that is repeated after a retry of its run would write what the try before decided.
 func TestStore_StoreRun_fencesEarlierTries(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
+	_, store, user, set := newStore(t)
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
 	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
@@ -98,14 +83,7 @@ func TestStore_StoreRun_fencesEarlierTries(t *testing.T) {
 // A request that waits for a parallel one of the same user counts its run, too.
 func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
+	db, store, user, set := newStore(t)
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
 	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
@@ -149,16 +127,9 @@ func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 // unit was stopped.
 func TestStore_Stopping_refusesLateStarts(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
+	db, store, user, set := newStore(t)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
 	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)

@@ -10,24 +10,15 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/dagrun"
-	"everloop/infra/postgres/pgtest"
-	"everloop/service/dagruns"
 )
 
 // Of a node whose activity is due, a run says how long it may be silent, and whether
 // its chat waits for something outside of it.
 func TestStore_WatchedUnit(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
+	db, store, user, set := newStore(t)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
 	in := contract.DAGAttempt{
 		DAGNode: contract.DAGNode{
 			DAGTry: contract.DAGTry{RunID: "r"},
@@ -87,14 +78,7 @@ func TestStore_WatchedUnit(t *testing.T) {
 // A version that was published before conditions were bounded: it fails its run.
 func TestStore_FollowEdge_boundsCondition(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	store := dagruns.NewStore(db.DB)
-	user := pgtest.User(t, db, "owner", false)
-
-	set := func(sql string, args ...any) {
-		_, err := db.Pool.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
+	_, store, user, set := newStore(t)
 
 	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
 	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
