@@ -227,7 +227,7 @@ func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID
 	return plan, pg.Fault("cancel issue run", err)
 }
 
-// CancelAnyIssueRun stops a run for an administrator. With false it has ended, or being
+// CancelAnyIssueRun stops a run for an administrator. With false it has ended, or is being
 // stopped.
 func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {

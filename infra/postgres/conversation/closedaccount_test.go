@@ -46,10 +46,10 @@ func (w lastEndWorld) closed() (listed []domain.ClosedSession) {
 	return listed
 }
 
-// runsOfTheUser adds one open run of each kind, and a background task.
 // runOfTheUser is a run of the scheduled task t.
 const runOfTheUser = "t-2026-01-01T00:00:00Z"
 
+// runsOfTheUser adds one open run of each kind, and a background task.
 func (w lastEndWorld) runsOfTheUser() {
 	w.t.Helper()
 	w.exec(`INSERT INTO background_tasks (id, session_id, kind, title, status) VALUES ('b', $1, 'shell', 't', 'running')`, w.session)

@@ -655,13 +655,6 @@ func (s *Store) StalledRuns(ctx context.Context, after string, limit int) ([]str
 		AND    (c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds') ORDER BY r.id LIMIT $2`, after, limit)
 }
 
-// OpenScheduledRuns lists runs that have started some seconds ago and are not over.
-func (s *Store) OpenScheduledRuns(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.ids(ctx, `
-		SELECT id FROM scheduled_runs
-		WHERE  state = 'running' AND triggered_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`, after, limit)
-}
-
 // CancelledRuns lists the chats of runs that were to be stopped and continue.
 func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,19 +19,6 @@ func (db *Base) DeleteSession(ctx context.Context, sessionID domain.SessionID) e
 	}
 
 	return pg.Fault("delete session", err)
-}
-
-// DeletedSessions returns sessions that were deleted longer than age ago and whose
-// content has yet to be removed, at most limit of them, in the order of their ids and
-// after the given one.
-func (db *Base) DeletedSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.DeletedSession, error) {
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT id, owner_id FROM sessions
-		WHERE  deleted_at IS NOT NULL AND deleted_at < now() - $1::interval AND id > $2
-		ORDER  BY id LIMIT $3`, age, after, limit)
-	sessions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.DeletedSession])
-
-	return sessions, pg.Fault("look for deleted sessions", err)
 }
 
 // LiveWork counts the tool calls and background tasks of a session that a worker still
