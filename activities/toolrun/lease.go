@@ -3,6 +3,7 @@ package toolrun
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"everloop/domain"
@@ -17,6 +18,9 @@ const (
 	renewLimit = 3 * time.Second // for one renewal
 	endBefore  = 2 * time.Second // the end of its lease
 
+	// beginBefore is the least time before the end of its lease at which a call begins.
+	beginBefore = 5 * time.Second
+
 	// leaseSure is how long a claim or renewal holds, from when it was sent.
 	leaseSure = domain.CallLease - endBefore
 )
@@ -28,29 +32,100 @@ var errLeaseLost = errors.New("the lease of the call could not be renewed")
 const leaseLost = "[Ended: the service could not reach its database, by which it makes sure that no second worker runs the same call. " +
 	"The call may have taken effect in part. Check the current state before you continue.]"
 
-// watch ends a call that was stopped or taken over, and keeps its lease. A call
-// whose lease could not be renewed is ended before the lease has ended, also while a
-// renewal hangs: another worker may take it for abandoned soon after.
+// lease keeps a claimed call for this process.
+type lease struct {
+	ledger Ledger
+	call   domain.LedgerCall
+	abort  context.CancelCauseFunc // of the call
+
+	mu      sync.Mutex
+	sure    time.Time     // when the newest renewal but one was sent, or the claim
+	newest  time.Time     // when the newest renewal was sent, or the claim
+	expired *time.Timer   // ends the call; nil until it begins
+	renewed chan struct{} // closed by the next renewal
+}
+
+func newLease(ledger Ledger, call domain.LedgerCall, abort context.CancelCauseFunc) *lease {
+	return &lease{
+		ledger: ledger, call: call, abort: abort, sure: call.AskedAt, newest: call.AskedAt, renewed: make(chan struct{}),
+	}
+}
+
+// begin waits until the lease is certain to last for a while, and has the call ended from then
+// on before its lease ends. The steps before a tool starts need the database too, and an outage
+// can outlast the lease during them: such a call has had no effect, so it continues afterwards.
+func (l *lease) begin(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+
+		if left := leaseSure - time.Since(l.sure); left >= beginBefore {
+			l.expired = time.AfterFunc(left, func() { l.abort(errLeaseLost) })
+			l.mu.Unlock()
+
+			return nil
+		}
+
+		renewed := l.renewed
+		l.mu.Unlock()
+
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// held records a renewal that was sent at the given time.
+func (l *lease) held(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.sure, l.newest = l.newest, asked
+	if l.expired != nil {
+		l.expired.Reset(leaseSure - time.Since(l.sure))
+	}
+
+	close(l.renewed)
+	l.renewed = make(chan struct{})
+}
+
+// end releases the timer of a call that has ended.
+func (l *lease) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.expired != nil {
+		l.expired.Stop()
+	}
+}
+
+// watch ends a call that was stopped or taken over, and renews its lease until ctx ends.
+// A call whose tool has started and whose lease could not be renewed is ended before the lease
+// ends, also while a renewal hangs: another worker can claim it as abandoned soon after.
 //
 // Renewals do not wait for the disk. A crash of PostgreSQL may lose the newest one, so
 // that the time of a call counts from the one before it, or from its claim. The first one
 // that succeeds after others failed is soon followed by the next.
-func (r *Runner) watch(ctx context.Context, call domain.LedgerCall, stopped <-chan struct{}, abort context.CancelCauseFunc) {
-	held, pause := call.AskedAt, renewEvery
-
-	expired := time.AfterFunc(leaseSure-time.Since(held), func() { abort(errLeaseLost) })
-	defer expired.Stop()
+func (l *lease) watch(ctx context.Context, stopped <-chan struct{}) {
+	defer l.end()
 
 	go func() {
 		select {
 		case <-stopped:
-			abort(durable.ErrStopped)
+			l.abort(durable.ErrStopped)
 		case <-ctx.Done():
 		}
 	}()
 
-	renew := time.NewTimer(renewEvery - time.Since(held))
+	pause := renewEvery
+
+	renew := time.NewTimer(renewEvery - time.Since(l.call.AskedAt))
 	defer renew.Stop()
+
+	if time.Since(l.call.AskedAt) > renewEvery {
+		pause = renewAgain
+	}
 
 	for {
 		select {
@@ -59,15 +134,15 @@ func (r *Runner) watch(ctx context.Context, call domain.LedgerCall, stopped <-ch
 		case <-renew.C:
 			asked := time.Now()
 
-			err := r.renew(ctx, call)
+			err := l.renew(ctx)
 			switch {
 			case err == nil:
-				expired.Reset(leaseSure - time.Since(held))
+				l.held(asked)
 				renew.Reset(max(renewAgain, pause-time.Since(asked)))
 
-				held, pause = asked, renewEvery
+				pause = renewEvery
 			case errors.Is(err, domain.ErrFenced):
-				abort(domain.ErrFenced)
+				l.abort(domain.ErrFenced)
 				return
 			default:
 				pause = renewAgain
@@ -77,20 +152,9 @@ func (r *Runner) watch(ctx context.Context, call domain.LedgerCall, stopped <-ch
 	}
 }
 
-func (r *Runner) renew(ctx context.Context, call domain.LedgerCall) error {
+func (l *lease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewLimit)
 	defer cancel()
 
-	return r.Ledger.RenewCall(ctx, call.ID, call.Attempt)
-}
-
-// renewLate renews the lease of a call whose claim was answered late, before the call
-// begins: the lease counts from when the claim was sent.
-func (r *Runner) renewLate(ctx context.Context, call domain.LedgerCall) domain.LedgerCall {
-	asked := time.Now()
-	if asked.Sub(call.AskedAt) > renewEvery && r.renew(ctx, call) == nil {
-		call.AskedAt = asked
-	}
-
-	return call
+	return l.ledger.RenewCall(ctx, l.call.ID, l.call.Attempt)
 }

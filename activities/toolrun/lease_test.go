@@ -210,7 +210,7 @@ func TestToolCall_endsBeforeItsLease(t *testing.T) {
 	}{
 		"never renewed":  {},
 		"always refused": {refuses: true},
-		"claimed late":   {late: 9 * time.Second},
+		"claimed late":   {late: 7 * time.Second},
 		"stands still":   {from: 10 * time.Second, counts: 6 * time.Second},
 		"refuses":        {from: 10 * time.Second, refuses: true, counts: 6 * time.Second},
 	} {
@@ -261,6 +261,41 @@ func TestToolCall_renewsALateClaimAtOnce(t *testing.T) {
 		done, _ := runLeased(t, ledger)
 		require.Equal(t, domain.CallDone, done.Status)
 	})
+}
+
+// An outage that outlasts the lease ends no call whose tool has not started.
+func TestToolCall_startsAfterAnOutageBeforeItsTool(t *testing.T) {
+	t.Parallel()
+
+	const outage = time.Minute
+
+	for name, tc := range map[string]struct {
+		late    time.Duration
+		refuses bool
+	}{
+		"claim answered late":     {late: outage},
+		"environment hangs":       {},
+		"environment unavailable": {refuses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ledger := &leasedCalls{late: tc.late, renew: away(0, outage+3*time.Second, false)}
+				runner, _ := leased(t, ledger)
+
+				environment := away(0, outage, tc.refuses)
+				runner.Env = func(context.Context, domain.Session) (map[string]string, error) {
+					return nil, environment(context.Background())
+				}
+
+				runner.Start(t.Context(), one)
+
+				done := <-ledger.recorded
+				require.Equal(t, domain.CallDone, done.Status, done.Result)
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // Soon after an outage a call may go through the next one.

@@ -21,7 +21,8 @@ const unknownOutcome = "The outcome of this call is unknown: the worker was lost
 	"or in full. It was not run again. Check the current state before you continue."
 
 // carryOut runs the call and records its outcome.
-func (r *Runner) carryOut(ctx context.Context, call domain.LedgerCall, state domain.LedgerState) (contract.RunToolOut, error) {
+func (r *Runner) carryOut(ctx context.Context, claimed claim, lease *lease) (contract.RunToolOut, error) {
+	call, state := claimed.call, claimed.state
 	scope := tools.Scope{
 		Session: call.Session, Mode: call.Mode, Headless: call.Headless,
 		LoopID: call.LoopID, Depth: call.Loop.Depth, Only: call.Loop.Only, Profile: r.Profile(call.Session),
@@ -36,7 +37,12 @@ func (r *Runner) carryOut(ctx context.Context, call domain.LedgerCall, state dom
 	keep := context.WithoutCancel(ctx)
 
 	if refused == nil && state != domain.CallAbandoned {
-		reason, err := r.refusedNow(ctx, scope, call, arguments)
+		var reason string
+
+		err := available(ctx, func() (err error) {
+			reason, err = r.refusedNow(ctx, scope, call, arguments)
+			return err
+		})
 		if err != nil {
 			return contract.RunToolOut{}, err
 		}
@@ -57,7 +63,7 @@ func (r *Runner) carryOut(ctx context.Context, call domain.LedgerCall, state dom
 	}
 	// What sub-agents write belongs to the turn that called them.
 	acted := tool.Acts && call.LoopID == domain.RootLoop
-	result, err := r.execute(ctx, call, tool, arguments)
+	result, err := r.execute(ctx, call, tool, arguments, lease)
 	done := finished(call, result)
 
 	switch cause := context.Cause(ctx); {
@@ -106,18 +112,13 @@ var errCallTime = errors.New("the time limit of the call is over")
 
 // execute runs an admitted call within its tool's time limit.
 func (r *Runner) execute(
-	ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage,
+	ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage, lease *lease,
 ) (result tools.Result, err error) {
 	if err := r.beforeWriting(ctx, call, tool); err != nil {
 		return result, err
 	}
 
-	root, err := r.Root(ctx, call.SessionID, call.Session.SandboxUID)
-	if err != nil {
-		return result, err
-	}
-
-	env, err := r.Env(ctx, call.Session)
+	root, env, err := r.placeOf(ctx, call)
 	if err != nil {
 		return result, err
 	}
@@ -131,6 +132,10 @@ func (r *Runner) execute(
 	}
 	if request.MaskEnv = call.Session.SteeredByOthers() && len(env) > 0; request.MaskEnv {
 		request.Progress = nil // a value may lie across two pieces
+	}
+
+	if err := lease.begin(ctx); err != nil {
+		return result, err
 	}
 
 	limit := tool.Limit()
@@ -149,6 +154,32 @@ func (r *Runner) execute(
 	}
 
 	return result, err
+}
+
+// placeOf returns the workspace and the environment in which a call runs.
+func (r *Runner) placeOf(ctx context.Context, call domain.LedgerCall) (root string, env map[string]string, err error) {
+	err = available(ctx, func() (err error) {
+		if root, err = r.Root(ctx, call.SessionID, call.Session.SandboxUID); err != nil {
+			return err
+		}
+
+		env, err = r.Env(ctx, call.Session)
+
+		return err
+	})
+
+	return root, env, err
+}
+
+// maxOutage is how long a call waits for a dependency, before its tool starts and for its record.
+const maxOutage = 10 * time.Minute
+
+// available repeats a step before a tool starts while a dependency is unavailable: the call
+// has had no effect yet, and its lease is renewed meanwhile.
+func available(ctx context.Context, step func() error) error {
+	return retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second, Limit: maxOutage}.Do(ctx, step, func(err error) bool {
+		return domain.HasCode(err, domain.CodeServiceDown)
+	})
 }
 
 // runTool runs a call until it has a result; one that changes nothing is retried.
@@ -174,12 +205,12 @@ func (r *Runner) runTool(
 	return result, err
 }
 
-// record writes the outcome, and retries for up to one minute: an effect whose record
-// failed would look like an unknown one.
+// record writes the outcome, and retries during an outage: an effect without a record would
+// be an unknown outcome.
 func (r *Runner) record(
 	ctx context.Context, call domain.LedgerCall, done domain.FinishedCall, label string,
 ) (contract.RunToolOut, error) {
-	err := retry.Writes(time.Minute).Do(ctx, func() error {
+	err := retry.Writes(maxOutage).Do(ctx, func() error {
 		return r.Ledger.RecordCall(ctx, call, done)
 	}, func(err error) bool {
 		if errors.Is(err, domain.ErrFenced) {

@@ -212,10 +212,10 @@ func (r *Runner) claimOne(call *Call, nonce string) (claim, error) {
 
 // run runs a claimed call to its recorded end. It does not depend on any activity.
 func (r *Runner) run(call *Call, claimed claim) {
-	ledger := r.renewLate(call.ctx, claimed.call)
-	go r.watch(call.ctx, ledger, call.stopped, call.abort)
+	lease := newLease(r.Ledger, claimed.call, call.abort)
+	go lease.watch(call.ctx, call.stopped)
 
-	out, err := r.carryOut(call.ctx, ledger, claimed.state)
+	out, err := r.carryOut(call.ctx, claimed, lease)
 
 	keep := keepEnded
 	if out.Pending || err != nil {
