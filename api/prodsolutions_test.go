@@ -10,6 +10,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/production"
+	documents "everloop/service/production"
 )
 
 const (
@@ -431,7 +432,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 
 	ann := w.do("GET", at, w.ann, "").json()["owner_id"].(string)
 	assisted := func(user, session string) []production.AssistedSolution {
-		found, err := w.db.AssistedSolutions(t.Context(), user, domain.SessionID(session))
+		found, err := documents.NewStore(w.db.DB).AssistedSolutions(t.Context(), user, domain.SessionID(session))
 		require.NoError(t, err)
 
 		return found

@@ -129,10 +129,8 @@ func (noEngine) PushSchedule(context.Context, schedule.Task, *cron.Plan, string)
 func (noEngine) TriggerSchedule(context.Context, string, time.Time) error { return errNoEngine }
 func (noEngine) DeleteSchedule(context.Context, string) error             { return errNoEngine }
 
-// nodeTools are the tools that nodes of DAGs can call.
-type nodeTools struct{}
-
-func (nodeTools) NodeTools(context.Context, string) []string { return []string{"Bash", "Read"} }
+// nodeTools lists the tools that nodes of DAGs can call.
+func nodeTools(context.Context, string) []string { return []string{"Bash", "Read"} }
 
 // scheduledTask makes a scheduled task of ann's, in place of those that ann has.
 func (w *world) scheduledTask() string {

@@ -116,8 +116,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: skills.NewStore(db.DB), Logger: logger})
 	require.NoError(t, err)
-	prod, err := production.New(db, agents.NewStore(db.DB), skilled, nodeTools{})
-	require.NoError(t, err)
+	prod := production.New(production.Deps{
+		DB: db.DB, Agents: agents.NewStore(db.DB), Skills: skilled, NodeTools: nodeTools,
+	})
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
@@ -128,8 +129,8 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Deps{
-			DB: db.DB, Sessions: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
-			DeleteSolution: db.DeleteProdSolution, Logger: logger, CodeTimeout: 1,
+			DB: db.DB, Sessions: db, Runs: noEngine{}, Chats: w.chats, Production: prod, Agents: agentService, Events: noEngine{},
+			Logger: logger, CodeTimeout: 1,
 		},
 	)
 	require.NoError(t, err)
@@ -180,7 +181,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Chats: w.chats, Messages: w.turns,
 		Image: oneImage, Streams: w.streams.subscribe, Tasks: w.tasks, Compactor: contexts{},
 		ContextStats: contexts{}.ContextStats, CountCompactions: db.CountCompactions, Tokens: tokens.New(nil, nil),
-		Annotations: items, ProdSolution: db.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
+		Annotations: items, ProdSolution: prod.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
 		EnvBuckets: buckets, Sharing: true,
 	}
 	cfg.Files = files.API{
@@ -195,7 +196,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		GIS:      func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 	}
 	cfg.Production = apiproduction.API{
-		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, ProdSolutions: db, Production: prod,
+		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Production: prod,
 		DAGRuns: dags, DAGRunRecords: dags, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: issues, Board: issues,
 	}
 

@@ -21,7 +21,6 @@ type API struct {
 	Roles         access.RoleCheck
 	Views         sessiondetail.SessionViews
 	Deleter       func(ctx context.Context, id domain.SessionID) error
-	ProdSolutions ProdSolutions
 	Production    *documents.Service
 	DAGRuns       *dagruns.Service
 	DAGRunRecords DAGRunRecords
@@ -34,7 +33,7 @@ type API struct {
 
 // Register adds the operations of the area to the interface.
 func (a API) Register(r *httpx.Server) {
-	solutions := &ProdSolutionsAPI{a.Sessions, a.ProdSolutions, a.Production, a.DAGRuns}
+	solutions := &ProdSolutionsAPI{a.Sessions, a.Production, a.DAGRuns}
 
 	solutions.Register(r)
 	(&DagRunsAPI{solutions, a.DAGRuns, a.DAGRunRecords, r.Streams}).Register(r)

@@ -160,7 +160,7 @@ func (a *ProdSolutionsAPI) architecture(
 		return stored, content, err
 	}
 
-	stored, err = a.ProdSolutions.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentArchitecture, version)
+	stored, err = a.Production.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentArchitecture, version)
 	if err == nil {
 		err = json.Unmarshal(stored.Content, &content)
 	}

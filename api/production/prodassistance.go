@@ -49,7 +49,7 @@ func (a *ProdSolutionsAPI) assistingSessions(ctx context.Context, caller domain.
 			continue
 		}
 
-		found, err := a.ProdSolutions.ProdSolution(ctx, caller, id)
+		found, err := a.Production.ProdSolution(ctx, caller, id)
 		if err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func (a *ProdSolutionsAPI) graph(
 		return stored, content, err
 	}
 
-	stored, err = a.ProdSolutions.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentDAG, version)
+	stored, err = a.Production.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentDAG, version)
 	if err == nil {
 		err = json.Unmarshal(stored.Content, &content)
 	}

@@ -15,29 +15,6 @@ import (
 	documents "everloop/service/production"
 )
 
-// ProdSolutions are the production solutions of users, and the versions of their
-// documents. Those of others do not exist, but for administrators.
-type ProdSolutions interface {
-	ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []production.Solution, total int, err error)
-	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
-	ChangeProdSolution(ctx context.Context, caller domain.User, id string,
-		change func(production.Solution) (production.SolutionChange, error)) (production.Solution, error)
-
-	// Document reads a version; 0: the newest.
-	Document(
-		ctx context.Context,
-		caller domain.User,
-		solutionID string,
-		kind domain.DocumentKind,
-		version int,
-	) (production.StoredDocument, error)
-	DocumentVersions(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, limit, offset int) (
-		page []domain.DocumentVersion, total int, err error)
-	RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
-		domain.DocumentVersion, error)
-	DeleteDocumentVersion(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) error
-}
-
 // ProdSolutionRef is the path of an operation on one production solution.
 type ProdSolutionRef struct {
 	ID string `path:"prod_solution_id" maxLength:"128" doc:"The production solution." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -69,9 +46,8 @@ type prodSolutionChange struct {
 // ProdSolutionsAPI manages production solutions.
 type ProdSolutionsAPI struct {
 	access.Sessions
-	ProdSolutions ProdSolutions
-	Production    *documents.Service
-	Runs          *dagruns.Service
+	Production *documents.Service
+	Runs       *dagruns.Service
 }
 
 const prodTag = "Production solutions"
@@ -105,7 +81,7 @@ func (a *ProdSolutionsAPI) Register(r *httpx.Server) {
 			return nil, err
 		}
 
-		return httpx.Answer(a.ProdSolutions.ProdSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
+		return httpx.Answer(a.Production.ProdSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "change-prod-solution", Method: fiber.MethodPatch, Path: "/api/prod_solution/{prod_solution_id}", Tag: prodTag,
@@ -145,7 +121,7 @@ func (a *ProdSolutionsAPI) auditAdministrator(ctx context.Context, id string) er
 		return nil
 	}
 
-	found, err := a.ProdSolutions.ProdSolution(ctx, user, id)
+	found, err := a.Production.ProdSolution(ctx, user, id)
 	if err != nil || found.OwnerID == user.ID {
 		return err
 	}
@@ -208,7 +184,7 @@ func (a *ProdSolutionsAPI) listProdSolutions(ctx context.Context, in *struct {
 	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.List[production.Solution]], error) {
-	page, total, err := a.ProdSolutions.ProdSolutions(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
+	page, total, err := a.Production.ProdSolutions(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
 	return httpx.Answer(fields.List[production.Solution]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
@@ -227,7 +203,7 @@ func (a *ProdSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	return httpx.Answer(a.ProdSolutions.ChangeProdSolution(ctx, caller, in.ID,
+	return httpx.Answer(a.Production.ChangeProdSolution(ctx, caller, in.ID,
 		func(found production.Solution) (production.SolutionChange, error) {
 			if change.Status != nil {
 				return change, found.Move(*change.Status)
@@ -245,7 +221,7 @@ func (a *ProdSolutionsAPI) bindSession(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[fields.OkBody], error) {
 	caller := httpx.CallerOf(ctx).User
-	if _, err := a.ProdSolutions.ProdSolution(ctx, caller, in.ID); err != nil {
+	if _, err := a.Production.ProdSolution(ctx, caller, in.ID); err != nil {
 		return nil, err
 	}
 
@@ -254,7 +230,7 @@ func (a *ProdSolutionsAPI) bindSession(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	_, err = a.ProdSolutions.ChangeProdSolution(ctx, caller, in.ID, func(found production.Solution) (production.SolutionChange, error) {
+	_, err = a.Production.ChangeProdSolution(ctx, caller, in.ID, func(found production.Solution) (production.SolutionChange, error) {
 		if found.OwnerID != session.OwnerID {
 			return production.SolutionChange{}, domain.Newf(domain.Forbidden, "forbidden",
 				"the session belongs to another user than the production solution")

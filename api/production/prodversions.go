@@ -117,7 +117,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 			return nil, err
 		}
 
-		page, total, err := a.ProdSolutions.DocumentVersions(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Limit, in.Offset)
+		page, total, err := a.Production.DocumentVersions(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Limit, in.Offset)
 
 		items := make([]DocumentVersionItem, len(page))
 		for i, v := range page {
@@ -137,7 +137,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 			404: "prod_solution_not_found version_not_found", 409: "version_published version_in_use prod_solution_archived",
 		},
 	}, func(ctx context.Context, in *DocumentVersionRef) (*httpx.Body[fields.OkBody], error) {
-		err := a.ProdSolutions.DeleteDocumentVersion(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Version)
+		err := a.Production.DeleteDocumentVersion(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Version)
 		return httpx.Answer(fields.OkBody{OK: true}, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -158,7 +158,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 		}
 	},
 	) (*httpx.Body[rolledBack], error) {
-		made, err := a.ProdSolutions.RollbackDocument(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Body.FromVersion,
+		made, err := a.Production.RollbackDocument(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Body.FromVersion,
 			domain.CleanText(fields.Value(in.Body.Message)))
 
 		return httpx.Answer(rolledBack{made.Version, in.Body.FromVersion, made.Digest}, err)

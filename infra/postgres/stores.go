@@ -7,16 +7,14 @@ import (
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/production"
 	"everloop/infra/postgres/schedules"
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/postgres/transcript"
 )
 
 type (
-	catalogStore    = catalog.Store
-	productionStore = production.Store
-	scheduleStore   = schedules.Store
+	catalogStore  = catalog.Store
+	scheduleStore = schedules.Store
 
 	sessionBase       = sessions.Base
 	sessionStore      = sessions.Store
@@ -33,7 +31,6 @@ type Options = pg.Options
 type DB struct {
 	*pg.DB
 	*catalogStore
-	*productionStore
 	*scheduleStore
 	*sessionBase
 	*conversationBase
@@ -51,7 +48,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	return &DB{
 		DB:               db,
 		catalogStore:     catalog.New(db),
-		productionStore:  production.New(db),
 		scheduleStore:    schedules.New(db),
 		sessionBase:      sessions.NewBase(db),
 		conversationBase: conversation.NewBase(db),
@@ -64,7 +60,6 @@ type Store struct {
 	*pg.DB
 	*pg.Outbox
 	*catalogStore
-	*productionStore
 	*scheduleStore
 	*sessionStore
 	*conversationStore
@@ -80,7 +75,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		DB:                db.DB,
 		Outbox:            outbox,
 		catalogStore:      db.catalogStore,
-		productionStore:   db.productionStore,
 		scheduleStore:     db.scheduleStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
 		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),

@@ -50,12 +50,9 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		return areas, err
 	}
 
-	prod, err := b.newProduction(in.shown.registry, in.shown.skills)
-	if err != nil {
-		return areas, err
-	}
+	documents := in.shown.documents
 
-	dags, err := b.newDAGRuns(b.chats, prod)
+	dags, err := b.newDAGRuns(documents)
 	if err != nil {
 		return areas, err
 	}
@@ -92,7 +89,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: b.chats, Messages: b.DB,
 			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
 			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
-			Annotations: items, ProdSolution: b.DB.ProdSolution, History: pastOf{b.history, in.contexts}, Replays: b.replays,
+			Annotations: items, ProdSolution: documents.ProdSolution, History: pastOf{b.history, in.contexts}, Replays: b.replays,
 			Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
@@ -109,7 +106,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		},
 		Production: production.API{
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
-			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: dags,
+			Production: documents, DAGRuns: dags, DAGRunRecords: dags,
 			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
 		},
 	}, nil

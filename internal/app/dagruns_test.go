@@ -34,7 +34,8 @@ func TestNodeTools_areThoseOfAPlainSession(t *testing.T) {
 	require.NoError(t, err)
 	registry.Provide(types)
 	b.provideMemory(registry)
-	require.NoError(t, b.provideAssistance(registry, nil))
+	_, err = b.provideAssistance(registry, nil)
+	require.NoError(t, err)
 	registry.Provide(&mcp.KnownTools{})
 
 	require.ElementsMatch(t, []string{

@@ -9,15 +9,17 @@ import (
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/toolbox"
+	"everloop/service/production"
 	"everloop/service/skills"
 )
 
 // shownTools are the tools of sessions as the worker offers them, to list them and to
 // count their tokens. None of them runs in this role.
 type shownTools struct {
-	registry *tools.Registry
-	agents   *agents.Agents
-	skills   *skills.Service
+	registry  *tools.Registry
+	agents    *agents.Agents
+	skills    *skills.Service
+	documents *production.Service
 }
 
 func (b *backend) newShownTools() (shownTools, error) {
@@ -39,13 +41,14 @@ func (b *backend) newShownTools() (shownTools, error) {
 		return shownTools{}, err
 	}
 
-	if err := b.provideAssistance(registry, s); err != nil {
+	documents, err := b.provideAssistance(registry, s)
+	if err != nil {
 		return shownTools{}, err
 	}
 
 	registry.Provide(&mcp.KnownTools{Store: b.toolServers(), Policies: b, Logger: b.logger})
 
-	return shownTools{registry, types, s}, nil
+	return shownTools{registry, types, s, documents}, nil
 }
 
 // toolNames lists the tools that a session's next chat is offered.

@@ -87,10 +87,12 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 	b.provideMemory(registry)
 
 	skilled, err := b.newSkills(registry, files.OneUser)
-	if err == nil {
-		err = b.provideAssistance(registry, skilled)
+	if err != nil {
+		box.Close()
+		return nil, err
 	}
 
+	documents, err := b.provideAssistance(registry, skilled)
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -120,7 +122,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		return nil, err
 	}
 
-	dags, err := b.dagRunWork()
+	dags, err := b.newDAGRuns(documents)
 	if err != nil {
 		box.Close()
 		return nil, err

@@ -34,15 +34,15 @@ func newWorks(t *testing.T) *works {
 	t.Helper()
 	s := &works{stack: newStack(t)}
 
-	var err error
-
-	s.graphs, err = production.New(s.db, agents.NewStore(s.db.DB), noSkills{}, bashOnly{})
-	require.NoError(t, err)
+	s.graphs = production.New(production.Deps{DB: s.db.DB, Agents: agents.NewStore(s.db.DB), NodeTools: bashOnly})
 
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: work.NewStore(s.db.DB)}
+
+	var err error
+
 	s.runs, err = dagruns.New(dagruns.Deps{
-		DB: s.db.DB, Sessions: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Events: s.log,
-		DeleteSolution: s.db.DeleteProdSolution, Logger: s.logger, CodeTimeout: time.Minute,
+		DB: s.db.DB, Sessions: s.journal, Runs: engine, Chats: s.chats, Production: s.graphs, Agents: noAgents{}, Events: s.log,
+		Logger: s.logger, CodeTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	s.runs.Register(s.worker)
@@ -330,7 +330,7 @@ func TestDAGRun_deletedSolution(t *testing.T) {
 	require.NoError(t, s.runs.DeleteSolution(t.Context(), user, run.ProdSolutionID))
 	require.Zero(t, s.inbox())
 
-	_, err = s.db.ProdSolution(t.Context(), user, run.ProdSolutionID)
+	_, err = s.graphs.ProdSolution(t.Context(), user, run.ProdSolutionID)
 	require.True(t, domain.HasCode(err, "prod_solution_not_found"), err)
 
 	for _, session := range []domain.SessionID{asks, works} {
@@ -357,7 +357,7 @@ func TestDAGRun_deletionCutOff(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []dagrun.Ref{{RunID: run.ID, SolutionID: run.ProdSolutionID}}, open)
 
-	deleted, err := s.db.DeleteProdSolution(t.Context(), user, run.ProdSolutionID)
+	deleted, err := s.graphs.DeleteProdSolution(t.Context(), user, run.ProdSolutionID)
 	require.NoError(t, err)
 	require.False(t, deleted, "before its run is over")
 

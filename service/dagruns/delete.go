@@ -35,7 +35,7 @@ func (s *Service) DeleteSolution(ctx context.Context, caller domain.User, id str
 		}
 	}
 
-	if deleted, err := s.cfg.DeleteSolution(ctx, caller, id); deleted || err != nil {
+	if deleted, err := s.cfg.Production.DeleteProdSolution(ctx, caller, id); deleted || err != nil {
 		return err
 	}
 

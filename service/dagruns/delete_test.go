@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	"everloop/domain/dag"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/dagruns"
+	"everloop/service/production"
 )
 
 // engine is Temporal: unavailable while err is set, and otherwise ends what is cancelled.
@@ -50,12 +50,7 @@ func (nothing) Stop(context.Context, domain.Caller, domain.SessionID, bool) (boo
 }
 func (nothing) EnsureSession(context.Context, string, domain.NewSession) error { return nil }
 func (nothing) StartSession(context.Context, string, prodagent.Start) error    { return nil }
-func (nothing) SkillID(context.Context, string, string) (string, error)        { return "", nil }
 func (nothing) LastAt(context.Context, domain.SessionID) (time.Time, error)    { return time.Time{}, nil }
-
-func (nothing) RunnableDAG(context.Context, domain.User, string, int) (dag.Graph, int, string, error) {
-	return dag.Graph{}, 0, "", nil
-}
 
 func TestService_DeleteSolution_temporalUnavailable(t *testing.T) {
 	t.Parallel()
@@ -73,8 +68,8 @@ func TestService_DeleteSolution_temporalUnavailable(t *testing.T) {
 
 	temporal := &engine{db: db, err: errors.New("connection refused")}
 	s, err := dagruns.New(dagruns.Deps{
-		DB: db.DB, Sessions: nothing{}, Runs: temporal, Chats: nothing{}, Graphs: nothing{}, Agents: nothing{}, Events: nothing{},
-		DeleteSolution: db.DeleteProdSolution, Logger: slog.New(slog.DiscardHandler), CodeTimeout: time.Minute,
+		DB: db.DB, Sessions: nothing{}, Runs: temporal, Chats: nothing{}, Agents: nothing{}, Events: nothing{},
+		Production: production.New(production.Deps{DB: db.DB}), Logger: slog.New(slog.DiscardHandler), CodeTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 

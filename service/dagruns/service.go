@@ -15,6 +15,7 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
+	"everloop/service/production"
 )
 
 // Runs reaches the workflows of runs.
@@ -45,25 +46,16 @@ type Events interface {
 	LastAt(ctx context.Context, sessionID domain.SessionID) (time.Time, error)
 }
 
-// Graphs gives the DAGs that can be run, version 0: the published one; and the ids of
-// skills that they name.
-type Graphs interface {
-	SkillID(ctx context.Context, ownerID, named string) (string, error)
-	RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (g dag.Graph, number int, ownerID string, err error)
-}
-
 // Deps are what the service works with. All fields are required.
 type Deps struct {
-	DB       *pg.DB
-	Sessions Sessions
-	Runs     Runs
-	Chats    Chats
-	Graphs   Graphs
-	Agents   Agents
-	Events   Events
-	// DeleteSolution deletes a production solution unless runs of it are open.
-	DeleteSolution func(ctx context.Context, caller domain.User, id string) (deleted bool, err error)
-	Logger         *slog.Logger
+	DB         *pg.DB
+	Sessions   Sessions
+	Runs       Runs
+	Chats      Chats
+	Production *production.Service
+	Agents     Agents
+	Events     Events
+	Logger     *slog.Logger
 	// CodeTimeout is how long the code of a node may take; a node with a shorter timeout_s
 	// ends it earlier.
 	CodeTimeout time.Duration
@@ -83,8 +75,8 @@ type Service struct {
 
 // New returns a new service.
 func New(deps Deps) (*Service, error) {
-	if deps.DB == nil || deps.Sessions == nil || deps.Runs == nil || deps.Chats == nil || deps.Graphs == nil || deps.Agents == nil ||
-		deps.Events == nil || deps.DeleteSolution == nil || deps.Logger == nil || deps.CodeTimeout <= 0 {
+	if deps.DB == nil || deps.Sessions == nil || deps.Runs == nil || deps.Chats == nil || deps.Production == nil || deps.Agents == nil ||
+		deps.Events == nil || deps.Logger == nil || deps.CodeTimeout <= 0 {
 		return nil, errors.New("dagruns: all dependencies are required")
 	}
 
@@ -99,7 +91,7 @@ func (s *Service) Start(
 	version int,
 	inputs json.RawMessage,
 ) (dagrun.RunRecord, error) {
-	graph, version, ownerID, err := s.cfg.Graphs.RunnableDAG(ctx, caller, solutionID, version)
+	graph, version, ownerID, err := s.cfg.Production.RunnableDAG(ctx, caller, solutionID, version)
 	if err != nil {
 		return dagrun.RunRecord{}, err
 	}
@@ -214,7 +206,7 @@ func (s *Service) Retry(
 		how.Version = run.Version
 	}
 
-	graph, version, _, err := s.cfg.Graphs.RunnableDAG(ctx, caller, solutionID, how.Version)
+	graph, version, _, err := s.cfg.Production.RunnableDAG(ctx, caller, solutionID, how.Version)
 	if err != nil {
 		return run, err
 	}

@@ -8,6 +8,7 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/dagruns"
+	"everloop/service/production"
 )
 
 // A run whose only work is a subflow waits for what that waits for, at any depth.
@@ -39,7 +40,7 @@ func TestStore_DAGRun_waitsForItsSubflows(t *testing.T) {
 		page, _, err := store.DAGRuns(t.Context(), user, "p1", 10, 0)
 		require.NoError(t, err)
 		require.Equal(t, run, page[0])
-		solution, err := db.ProdSolution(t.Context(), user, "p1")
+		solution, err := production.NewStore(db.DB).ProdSolution(t.Context(), user, "p1")
 		require.NoError(t, err)
 		require.Equal(t, string(run.Status), solution.LastRun.Status)
 

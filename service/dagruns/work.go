@@ -123,7 +123,7 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 	}
 
 	if c.Skill != "" {
-		id, err := s.cfg.Graphs.SkillID(ctx, ownerID, c.Skill)
+		id, err := s.cfg.Production.SkillID(ctx, ownerID, c.Skill)
 		if err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 
 	solutionID := configOf(work.Node).ProdSolutionID
 
-	graph, version, ownerID, err := s.cfg.Graphs.RunnableDAG(ctx, domain.User{ID: run.OwnerID}, solutionID, 0)
+	graph, version, ownerID, err := s.cfg.Production.RunnableDAG(ctx, domain.User{ID: run.OwnerID}, solutionID, 0)
 	if err != nil {
 		return err
 	}

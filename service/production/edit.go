@@ -98,19 +98,6 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 	return s.saveEdit(ctx, caller, id, domain.DocumentArchitecture, edit, next, architecture.Validate(base), architecture.Validate(next))
 }
 
-// AssistedSolutions returns the solutions of the user whose documents the agent of the
-// session edits.
-func (s *Service) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
-	return s.store.AssistedSolutions(ctx, userID, sessionID)
-}
-
-// ReadDocument reads a version of a document, 0: the newest, as JSON.
-func (s *Service) ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (
-	production.StoredDocument, error,
-) {
-	return s.store.Document(ctx, caller, id, kind, version)
-}
-
 // Elements returns the JSON Schemas of the elements of a document as the members node, edge
 // and $defs; an architecture has no edge.
 func (s *Service) Elements(kind domain.DocumentKind) (json.RawMessage, error) {
@@ -120,7 +107,7 @@ func (s *Service) Elements(kind domain.DocumentKind) (json.RawMessage, error) {
 
 // base reads the newest version of a document, and rejects another base.
 func (s *Service) base(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, into any) error {
-	stored, err := s.store.Document(ctx, caller, id, kind, 0)
+	stored, err := s.Document(ctx, caller, id, kind, 0)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
-// Package production changes the documents of production solutions: it validates them,
-// has them stored as versions and publishes them. It knows no engine.
+// Package production is the room of production solutions: it validates their documents, stores
+// and publishes versions of them. Runs of their DAGs are in service/dagruns, which depends on
+// this package.
 package production
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"everloop/domain"
@@ -14,70 +14,31 @@ import (
 	"everloop/domain/document"
 	"everloop/domain/production"
 	"everloop/domain/skill"
+	"everloop/infra/postgres/pg"
 	"everloop/service/agents"
+	"everloop/service/skills"
 )
 
-// Store reads and writes production solutions and the versions of their documents.
-type Store interface {
-	// AssistedSolutions are those of the user whose documents the session's agent edits.
-	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
-	CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
-		production.Solution, error)
-	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
-	// KnownProdSolutions gives those of the ids that the caller can see.
-	KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error)
-	// KnownWebhooks gives those of the ids that are webhooks of the user's.
-	KnownWebhooks(ctx context.Context, userID string, ids []string) ([]string, error)
-	// Colleagues gives those of the users who may act in a workspace of the user's.
-	Colleagues(ctx context.Context, userID string, ids []string) ([]string, error)
-	// Document reads a version; 0: the newest.
-	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
-		production.StoredDocument, error)
-	// SaveDocument adds a version on top of base; version_conflict if base is not the newest.
-	SaveDocument(
-		ctx context.Context,
-		caller domain.User,
-		solutionID string,
-		kind domain.DocumentKind,
-		base int,
-		in production.NewDocument,
-	) (
-		domain.DocumentVersion, error)
-	// PublishDocument publishes a version; with a document it is saved on top of it first.
-	PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
-		in *production.NewDocument, message string) (production.PublishedDocument, error)
+// Deps are what the service works with.
+type Deps struct {
+	DB     *pg.DB
+	Agents *agents.Store
+	Skills *skills.Service
+	// NodeTools returns the names of the tools that a tool node in a DAG of the user can call,
+	// without the tools of tool servers.
+	NodeTools func(ctx context.Context, userID string) []string
 }
 
-// Skills are the skills of a user.
-type Skills interface {
-	Catalog(ctx context.Context, user domain.User) ([]skill.Skill, error)
-	Installed(ctx context.Context, user domain.User) ([]skill.Skill, error)
-}
-
-// Tools are the tools of this installation.
-type Tools interface {
-	// NodeTools gives the names of the tools that a tool node in a DAG of the user's can
-	// call, without those of tool servers.
-	NodeTools(ctx context.Context, userID string) []string
-}
-
-// Service changes the documents of production solutions.
+// Service creates production solutions and changes their documents.
 type Service struct {
-	store  Store
-	agents *agents.Store
-	skills Skills
-	tools  Tools
+	*Store
+
+	deps   Deps
 	shapes shapes
 }
 
-// New returns the service.
-func New(store Store, agents *agents.Store, skills Skills, tools Tools) (*Service, error) {
-	if store == nil || agents == nil || skills == nil || tools == nil {
-		return nil, errors.New("production: a store, skills and tools are needed")
-	}
-
-	return &Service{store, agents, skills, tools, newShapes()}, nil
-}
+// New returns a new service.
+func New(deps Deps) *Service { return &Service{NewStore(deps.DB), deps, newShapes()} }
 
 // Create creates a solution. The first version of each document is empty.
 func (s *Service) Create(ctx context.Context, in production.NewSolution) (production.Solution, error) {
@@ -94,7 +55,7 @@ func (s *Service) Create(ctx context.Context, in production.NewSolution) (produc
 		first[kind] = made
 	}
 
-	return s.store.CreateProdSolution(ctx, in, first)
+	return s.CreateProdSolution(ctx, in, first)
 }
 
 // ValidateDAG validates a graph for a solution without storing it.
@@ -161,7 +122,7 @@ func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string,
 func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (
 	g dag.Graph, number int, ownerID string, err error,
 ) {
-	solution, err := s.store.ProdSolution(ctx, caller, id)
+	solution, err := s.ProdSolution(ctx, caller, id)
 	if err == nil {
 		err = solution.MayChange(caller)
 	}
@@ -190,7 +151,7 @@ func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string
 
 // SkillID gives the id of a skill that a DAG names, by its id or its name.
 func (s *Service) SkillID(ctx context.Context, ownerID, named string) (string, error) {
-	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.skills.Installed, s.skills.Catalog} {
+	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.deps.Skills.Installed, s.deps.Skills.Catalog} {
 		found, err := list(ctx, domain.User{ID: ownerID})
 		if err != nil {
 			return "", err
@@ -224,7 +185,7 @@ func (s *Service) CompareDAG(ctx context.Context, caller domain.User, id string,
 func (s *Service) ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (
 	domain.Validation, error,
 ) {
-	if _, err := s.store.ProdSolution(ctx, caller, id); err != nil {
+	if _, err := s.ProdSolution(ctx, caller, id); err != nil {
 		return domain.Validation{}, err
 	}
 
@@ -302,13 +263,13 @@ func (s *Service) save(ctx context.Context, caller domain.User, id string, kind 
 		return domain.DocumentVersion{}, err
 	}
 
-	return s.store.SaveDocument(ctx, caller, id, kind, base, in)
+	return s.SaveDocument(ctx, caller, id, kind, base, in)
 }
 
 func (s *Service) publishNew(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, doc encoder,
 	result domain.Validation, message string,
 ) (production.PublishedDocument, error) {
-	if _, err := s.store.ProdSolution(ctx, caller, id); err != nil {
+	if _, err := s.ProdSolution(ctx, caller, id); err != nil {
 		return production.PublishedDocument{}, err // first: it may be another user's
 	}
 
@@ -321,7 +282,7 @@ func (s *Service) publishNew(ctx context.Context, caller domain.User, id string,
 		return production.PublishedDocument{}, err
 	}
 
-	return s.store.PublishDocument(ctx, caller, id, kind, base, &in, message)
+	return s.PublishDocument(ctx, caller, id, kind, base, &in, message)
 }
 
 func (s *Service) publishStored(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int,
@@ -331,14 +292,14 @@ func (s *Service) publishStored(ctx context.Context, caller domain.User, id stri
 		return production.PublishedDocument{}, result.Failed(kind)
 	}
 
-	return s.store.PublishDocument(ctx, caller, id, kind, version, nil, message)
+	return s.PublishDocument(ctx, caller, id, kind, version, nil, message)
 }
 
 // read reads the content of a version, 0: the newest, and returns its number.
 func (s *Service) read(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int, into any) (
 	int, error,
 ) {
-	stored, err := s.store.Document(ctx, caller, id, kind, version)
+	stored, err := s.Document(ctx, caller, id, kind, version)
 	if err != nil {
 		return 0, err
 	}
@@ -352,7 +313,7 @@ func (s *Service) read(ctx context.Context, caller domain.User, id string, kind 
 
 // known finds out which of the names in a graph exist for the owner of the solution.
 func (s *Service) known(ctx context.Context, caller domain.User, id string, g dag.Graph) (dag.Referable, error) {
-	solution, err := s.store.ProdSolution(ctx, caller, id)
+	solution, err := s.ProdSolution(ctx, caller, id)
 	if err != nil {
 		return dag.Referable{}, err
 	}
@@ -364,7 +325,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 	known := dag.Referable{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
 	if named := g.Agents(); len(named) > 0 {
-		found, err := s.agents.KnownAgents(ctx, owner.ID, named)
+		found, err := s.deps.Agents.KnownAgents(ctx, owner.ID, named)
 		if err != nil {
 			return known, err
 		}
@@ -376,14 +337,14 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 	if g.CallsTools() {
 		known.Tools = map[string]bool{}
-		for _, tool := range s.tools.NodeTools(ctx, owner.ID) {
+		for _, tool := range s.deps.NodeTools(ctx, owner.ID) {
 			known.Tools[tool] = true
 		}
 	}
 
 	skills, solutions := g.Names()
 	if len(solutions) > 0 {
-		ids, err := s.store.KnownProdSolutions(ctx, owner, solutions)
+		ids, err := s.KnownProdSolutions(ctx, owner, solutions)
 		if err != nil {
 			return known, err
 		}
@@ -397,7 +358,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 		return known, err
 	}
 
-	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.skills.Catalog, s.skills.Installed} {
+	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.deps.Skills.Catalog, s.deps.Skills.Installed} {
 		found, err := list(ctx, owner)
 		if err != nil {
 			return known, err
@@ -419,8 +380,8 @@ func (s *Service) escalations(ctx context.Context, ownerID string, g dag.Graph, 
 		find func(context.Context, string, []string) ([]string, error)
 		into *map[string]bool
 	}{
-		{webhooks, s.store.KnownWebhooks, &known.Webhooks},
-		{users, s.store.Colleagues, &known.Colleagues},
+		{webhooks, s.KnownWebhooks, &known.Webhooks},
+		{users, s.Colleagues, &known.Colleagues},
 	} {
 		if len(named.ids) == 0 {
 			continue

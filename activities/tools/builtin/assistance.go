@@ -33,7 +33,8 @@ type SolutionDocuments interface {
 	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
 	// Elements gives the JSON Schemas of a document's elements: node, edge and $defs.
 	Elements(kind domain.DocumentKind) (json.RawMessage, error)
-	ReadDocument(
+	// Document returns a version as JSON; 0: the newest.
+	Document(
 		ctx context.Context,
 		caller domain.User,
 		id string,

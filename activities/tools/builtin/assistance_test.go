@@ -37,7 +37,7 @@ func (d *oneDocument) Elements(domain.DocumentKind) (json.RawMessage, error) {
 		"$defs": {"Node": {"type": "object", "required": ["id"]}}}`), nil
 }
 
-func (d *oneDocument) ReadDocument(context.Context, domain.User, string, domain.DocumentKind, int) (production.StoredDocument, error) {
+func (d *oneDocument) Document(context.Context, domain.User, string, domain.DocumentKind, int) (production.StoredDocument, error) {
 	return production.StoredDocument{DocumentVersion: domain.DocumentVersion{Version: 3}, Content: []byte(d.content)}, d.err
 }
 

@@ -57,7 +57,7 @@ func (a assistance) read(ctx context.Context, kind domain.DocumentKind, c *tools
 		return *refused, err
 	}
 
-	stored, err := a.documents.ReadDocument(ctx, domain.User{ID: c.Session.OwnerID}, id, kind, in.Version)
+	stored, err := a.documents.Document(ctx, domain.User{ID: c.Session.OwnerID}, id, kind, in.Version)
 	if words, ok := tools.Refusal(err); err != nil && ok {
 		return *tools.Failed("%s", tools.Sentence(words)), nil
 	}

@@ -13,13 +13,28 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/dagruns"
+	documents "everloop/service/production"
 )
+
+// stores are the stores of the database and of production solutions.
+type stores struct {
+	*postgres.DB
+	*documents.Store
+}
+
+func open(t *testing.T) *stores {
+	t.Helper()
+
+	db := pgtest.Open(t)
+
+	return &stores{db, documents.NewStore(db.DB)}
+}
 
 func content(by domain.User, text string) production.NewDocument {
 	return production.NewDocument{Content: []byte(text), Digest: "sha256:" + text, CreatedBy: by.ID}
 }
 
-func create(t *testing.T, db *postgres.DB, owner domain.User, name string) production.Solution {
+func create(t *testing.T, db *stores, owner domain.User, name string) production.Solution {
 	t.Helper()
 	made, err := db.CreateProdSolution(t.Context(), production.NewSolution{OwnerID: owner.ID, Name: name},
 		map[domain.DocumentKind]production.NewDocument{
@@ -38,7 +53,7 @@ func requireCode(t *testing.T, code string, err error) *domain.Error {
 	return domain.AsError(err)
 }
 
-func documentBytes(t *testing.T, db *postgres.DB, id string) (counted, stored int) {
+func documentBytes(t *testing.T, db *stores, id string) (counted, stored int) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `
 		SELECT p.document_bytes, (SELECT coalesce(sum(octet_length(content)), 0) FROM prod_document_versions WHERE solution_id = p.id)
@@ -49,8 +64,8 @@ func documentBytes(t *testing.T, db *postgres.DB, id string) (counted, stored in
 
 func TestStore_documents(t *testing.T) {
 	t.Parallel()
-	db, ctx := pgtest.Open(t), t.Context()
-	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
+	db, ctx := open(t), t.Context()
+	ann, ben := pgtest.User(t, db.DB, "ann", false), pgtest.User(t, db.DB, "ben", false)
 	made := create(t, db, ann, "first")
 	require.Equal(t, production.SolutionDraft, made.Status)
 	require.Equal(t, production.DocumentState{CurrentVersion: 1}, made.DAG)
@@ -130,8 +145,8 @@ func TestStore_documents(t *testing.T) {
 // Of writers that start at the same version one wins.
 func TestStore_SaveDocument_atOnce(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	ann := pgtest.User(t, db, "ann", false)
+	db := open(t)
+	ann := pgtest.User(t, db.DB, "ann", false)
 	made := create(t, db, ann, "first")
 
 	const writers = 8
@@ -165,8 +180,8 @@ func TestStore_SaveDocument_atOnce(t *testing.T) {
 
 func TestStore_limits(t *testing.T) {
 	t.Parallel()
-	db, ctx := pgtest.Open(t), t.Context()
-	ann := pgtest.User(t, db, "ann", false)
+	db, ctx := open(t), t.Context()
+	ann := pgtest.User(t, db.DB, "ann", false)
 	made := create(t, db, ann, "first")
 	_, err := db.Pool.Exec(ctx, `UPDATE prod_solutions SET document_bytes = $1`, production.MaxUserDocuments-3)
 	require.NoError(t, err)
@@ -191,8 +206,8 @@ func TestStore_limits(t *testing.T) {
 
 func TestStore_sessionsOfASolution(t *testing.T) {
 	t.Parallel()
-	db, ctx := pgtest.Open(t), t.Context()
-	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
+	db, ctx := open(t), t.Context()
+	ann, ben := pgtest.User(t, db.DB, "ann", false), pgtest.User(t, db.DB, "ben", false)
 	session, err := db.CreateSession(ctx, ann.ID, domain.NewSession{})
 	require.NoError(t, err)
 	made := create(t, db, ann, "first")
@@ -224,14 +239,14 @@ func TestStore_sessionsOfASolution(t *testing.T) {
 // units wait for.
 func TestStore_lastRun(t *testing.T) {
 	t.Parallel()
-	db, ctx := pgtest.Open(t), t.Context()
-	ann := pgtest.User(t, db, "ann", false)
+	db, ctx := open(t), t.Context()
+	ann := pgtest.User(t, db.DB, "ann", false)
 	solution := create(t, db, ann, "runs").ID
 	run := dagrun.New{
 		ID: domain.NewID(), SolutionID: solution, OwnerID: ann.ID, Version: 1, Trigger: dagrun.TriggerAPI, Inputs: []byte(`{}`),
 		Nodes: []string{"a", "b"},
 	}
-	require.NoError(t, dagruns.NewStore(db.DB).CreateDAGRun(ctx, run))
+	require.NoError(t, dagruns.NewStore(db.DB.DB).CreateDAGRun(ctx, run))
 
 	set := func(status, a, b string) {
 		_, err := db.Pool.Exec(ctx, `UPDATE dag_runs SET status = $2 WHERE id = $1`, run.ID, status)
@@ -251,7 +266,7 @@ func TestStore_lastRun(t *testing.T) {
 	} {
 		set(c.run, c.a, c.b)
 
-		listed, err := dagruns.NewStore(db.DB).DAGRun(ctx, ann, solution, run.ID)
+		listed, err := dagruns.NewStore(db.DB.DB).DAGRun(ctx, ann, solution, run.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, c.want, listed.Status, c)
 

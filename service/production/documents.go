@@ -12,7 +12,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// versionColumns give a domain.DocumentVersion of the rows v and d.
+// versionColumns select a domain.DocumentVersion from the rows v and d.
 const versionColumns = `
 	v.version, v.digest, v.message, v.created_by, v.created_at, v.version IS NOT DISTINCT FROM d.published, v.node_count, v.edge_count,
 	(SELECT count(*) FROM dag_runs r WHERE v.kind = 'dag' AND r.solution_id = v.solution_id AND r.version = v.version)`
@@ -29,8 +29,8 @@ func scanVersion(row pgx.CollectableRow) (domain.DocumentVersion, error) {
 	return v, err
 }
 
-// Document reads a version of a document of a solution that the caller can see; 0: the
-// newest.
+// Document returns a version of a document of a solution that the caller can see; version 0
+// selects the newest.
 func (s *Store) Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
 	production.StoredDocument, error,
 ) {
@@ -38,12 +38,12 @@ func (s *Store) Document(ctx context.Context, caller domain.User, solutionID str
 		return production.StoredDocument{}, pg.Fault("read production solution", err)
 	}
 
-	found, err := document(ctx, s.db.Pool, solutionID, kind, version)
+	found, err := readDocument(ctx, s.db.Pool, solutionID, kind, version)
 
 	return found, pg.Fault("read document", err)
 }
 
-func document(
+func readDocument(
 	ctx context.Context,
 	q pg.Queryer,
 	solutionID string,
@@ -69,8 +69,8 @@ func document(
 	return found, err
 }
 
-// DocumentVersions lists the versions of a document, newest first: a page, and how
-// many there are.
+// DocumentVersions returns a page of the versions of a document, newest first, and their
+// total number.
 func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, limit, offset int) (
 	page []domain.DocumentVersion, total int, err error,
 ) {
@@ -92,8 +92,8 @@ func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, soluti
 	return page, total, pg.Fault("list versions", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-// SaveDocument adds a version on top of base, which must be the newest: otherwise
-// version_conflict says who was faster. A base of 0 is whatever is the newest.
+// SaveDocument adds a version. Unless base is 0 it must be the newest version: the error
+// version_conflict names the newest one and its author.
 func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int,
 	in production.NewDocument,
 ) (made domain.DocumentVersion, err error) {
@@ -105,8 +105,8 @@ func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID
 	return made, pg.Fault("save document", err)
 }
 
-// PublishDocument publishes a version, 0: the newest. With a document it is saved on
-// top of base first, as SaveDocument does, and published.
+// PublishDocument publishes a version; 0 selects the newest. A document in is first saved
+// with version as its base, as SaveDocument does, and the new version is published.
 func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
 	in *production.NewDocument, message string,
 ) (published production.PublishedDocument, err error) {
@@ -120,7 +120,7 @@ func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutio
 			version = made.Version
 		}
 
-		stored, err := document(ctx, tx, solutionID, kind, version)
+		stored, err := readDocument(ctx, tx, solutionID, kind, version)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Store) RollbackDocument(
 	made domain.DocumentVersion, err error,
 ) {
 	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found production.Solution) error {
-		stored, err := document(ctx, tx, solutionID, kind, from)
+		stored, err := readDocument(ctx, tx, solutionID, kind, from)
 		if err != nil {
 			return err
 		}
@@ -175,9 +175,8 @@ func (s *Store) RollbackDocument(
 	return made, pg.Fault("roll back document", err)
 }
 
-// DeleteDocumentVersion removes a version that is neither published nor in use: it has no
-// runs that are not over, and is not the only one. With the newest one, the one before is
-// the newest again.
+// DeleteDocumentVersion deletes a version that is not published, has no unfinished runs and
+// is not the only one. After the newest version is deleted, the previous one is the newest.
 func (s *Store) DeleteDocumentVersion(
 	ctx context.Context,
 	caller domain.User,
@@ -186,7 +185,7 @@ func (s *Store) DeleteDocumentVersion(
 	version int,
 ) error {
 	err := s.change(ctx, caller, solutionID, func(tx pgx.Tx, _ production.Solution) error {
-		stored, err := document(ctx, tx, solutionID, kind, version)
+		stored, err := readDocument(ctx, tx, solutionID, kind, version)
 		switch {
 		case err != nil:
 			return err
@@ -204,8 +203,8 @@ func (s *Store) DeleteDocumentVersion(
 		case err != nil:
 			return err
 		case runs:
-			return domain.Newf(domain.Conflict, "version_in_use", "version %d has runs that are not over: wait for them, or cancel "+
-				"them", version)
+			return domain.Newf(domain.Conflict, "version_in_use", "version %d has unfinished runs: wait for them or "+
+				"cancel them", version)
 		case !others:
 			return domain.Newf(domain.Conflict, "version_in_use", "version %d is the only one: save another one first", version)
 		}
@@ -225,8 +224,8 @@ func (s *Store) DeleteDocumentVersion(
 	return pg.Fault("delete version", err)
 }
 
-// change runs fn while no other caller changes the solution, which must not be archived,
-// and stores the time of the change.
+// change runs fn while the rows of the solution are locked, and stores the time of the change.
+// The solution must not be archived.
 func (s *Store) change(ctx context.Context, caller domain.User, solutionID string, fn func(pgx.Tx, production.Solution) error) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		found, err := solution(ctx, tx, caller, solutionID, "")
@@ -237,7 +236,7 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 		if err := found.MayChange(caller); err != nil {
 			return err
 		}
-		// The user first: the same order everywhere, so that no two wait for each other.
+		// The row of the user is locked first in all transactions, which avoids deadlocks.
 		if err := lockUser(ctx, tx, found.OwnerID); err != nil {
 			return err
 		}
@@ -261,11 +260,11 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 	})
 }
 
-// save adds a version on top of base. The solution is locked.
+// save adds a version on top of base. The caller has locked the solution.
 func save(ctx context.Context, tx pgx.Tx, found production.Solution, kind domain.DocumentKind, base int, in production.NewDocument) (
 	domain.DocumentVersion, error,
 ) {
-	newest, err := document(ctx, tx, found.ID, kind, 0)
+	newest, err := readDocument(ctx, tx, found.ID, kind, 0)
 	if err != nil {
 		return domain.DocumentVersion{}, err
 	}
@@ -277,8 +276,8 @@ func save(ctx context.Context, tx pgx.Tx, found production.Solution, kind domain
 	return addVersion(ctx, tx, found.OwnerID, found.ID, kind, in)
 }
 
-// addVersion stores the next version, within the limits of the owner, whose row is
-// locked.
+// addVersion stores the next version within the limits of the owner. The caller has locked
+// the owner's row.
 func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind domain.DocumentKind, in production.NewDocument) (
 	made domain.DocumentVersion, err error,
 ) {
@@ -298,12 +297,12 @@ func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind
 		return made, domain.Newf(
 			domain.Conflict,
 			"version_limit",
-			"a document may have %d versions; delete some first",
+			"a document can have %d versions; delete some first",
 			production.MaxDocumentVersions,
 		)
 	case bytes+int64(len(in.Content)) > production.MaxUserDocuments:
 		return made, domain.Newf(domain.TooLarge, "document_quota",
-			"the documents of a user may have %d bytes in all; delete old versions first", production.MaxUserDocuments)
+			"the documents of a user can have %d bytes in total; delete old versions first", production.MaxUserDocuments)
 	}
 
 	rows, _ := tx.Query(ctx, `

@@ -10,8 +10,8 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// AssistedSolutions returns the solutions of the user whose documents the agent of the
-// session edits, newest first.
+// AssistedSolutions returns the user's solutions whose documents the agent of the session can
+// edit, newest first.
 func (s *Store) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT id, name, array_remove(ARRAY[CASE WHEN dag THEN 'dag' END, CASE WHEN architecture THEN 'architecture' END], NULL)
@@ -30,8 +30,8 @@ func (s *Store) AssistedSolutions(ctx context.Context, userID string, sessionID 
 	return found, pg.Fault("list assisted production solutions", err)
 }
 
-// markSessions records with the sessions in which an agent assists that they have to be
-// looked for from now on.
+// markSessions marks the sessions in which an agent assists. AssistedSolutions is only called
+// for marked sessions.
 func markSessions(ctx context.Context, tx pgx.Tx, solutionID string) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE sessions s SET assists_solutions = true

@@ -1,5 +1,3 @@
-// Package production stores production solutions and the versions of their documents,
-// whose content it does not know. Of sessions it knows that they exist.
 package production
 
 import (
@@ -13,14 +11,15 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes production solutions. Those of other users do not exist for
-// callers who are not administrators.
+// Store reads and writes production solutions and the versions of their documents. It does
+// not parse the content of documents. Only the owner and administrators can see a solution;
+// for other callers the error is prod_solution_not_found.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+// NewStore returns a store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db} }
 
-// solutionColumns give a production.Solution of the row p.
+// solutionColumns select a production.Solution from the row p.
 var solutionColumns = `
 	p.id, p.owner_id, p.name, p.description, p.status, p.created_at, p.updated_at,
 	p.ai_assist, p.flow_ai_assist, p.architecture_ai_assist,
@@ -47,8 +46,8 @@ func scanSolution(row pgx.CollectableRow) (production.Solution, error) {
 	return s, err
 }
 
-// CreateProdSolution stores a solution with the first version of each document. A user
-// who has MaxProdSolutions gets prod_solution_limit.
+// CreateProdSolution stores a solution with the first version of each document. The error
+// is prod_solution_limit when the user has production.MaxSolutions already.
 func (s *Store) CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
 	made production.Solution, err error,
 ) {
@@ -62,10 +61,10 @@ func (s *Store) CreateProdSolution(ctx context.Context, in production.NewSolutio
 			INSERT INTO prod_solutions (id, owner_id, name, description, main_session, flow_session, architecture_session,
 			                            ai_assist, flow_ai_assist, architecture_ai_assist)
 			SELECT @id, @owner, @name, @description, @main, @flow, @architecture, @assist, @flow_assist, @architecture_assist
-			WHERE  (SELECT count(*) FROM prod_solutions WHERE owner_id = @owner) < @most`,
+			WHERE  (SELECT count(*) FROM prod_solutions WHERE owner_id = @owner) < @max`,
 			pgx.NamedArgs{
 				"id": id, "owner": in.OwnerID, "name": in.Name, "description": in.Description, "main": in.SessionID,
-				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "most": production.MaxSolutions,
+				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "max": production.MaxSolutions,
 				"assist": in.AIAssist, "flow_assist": in.FlowAIAssist, "architecture_assist": in.ArchitectureAIAssist,
 			})
 		if err != nil {
@@ -73,7 +72,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in production.NewSolutio
 		}
 
 		if tag.RowsAffected() == 0 {
-			return domain.Newf(domain.Conflict, "prod_solution_limit", "a user may have %d production solutions; delete one first",
+			return domain.Newf(domain.Conflict, "prod_solution_limit", "a user can have %d production solutions; delete one first",
 				production.MaxSolutions)
 		}
 
@@ -99,8 +98,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in production.NewSolutio
 	return made, pg.Fault("create production solution", err)
 }
 
-// ProdSolutions lists the solutions of a user, newest first: a page, and how many
-// there are.
+// ProdSolutions returns a page of a user's solutions, newest first, and their total number.
 func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []production.Solution, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+solutionColumns+` FROM `+solutionTables+` WHERE p.owner_id = $1 ORDER BY p.id DESC LIMIT $2 OFFSET $3`,
@@ -115,13 +113,13 @@ func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset 
 	return page, total, pg.Fault("list production solutions", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-// ProdSolution reads one solution.
+// ProdSolution returns one solution, or prod_solution_not_found.
 func (s *Store) ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error) {
 	found, err := solution(ctx, s.db.Pool, caller, id, "")
 	return found, pg.Fault("read production solution", err)
 }
 
-// KnownProdSolutions returns those of the ids that the caller can see.
+// KnownProdSolutions returns the ids of solutions that the caller can see.
 func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM prod_solutions WHERE id = ANY ($1) AND (owner_id = $2 OR $3)`,
 		ids, caller.ID, caller.Administrator)
@@ -130,7 +128,7 @@ func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids 
 	return known, pg.Fault("look for production solutions", err)
 }
 
-// KnownWebhooks returns those of the ids that are webhooks of the user's.
+// KnownWebhooks returns the ids that belong to webhooks of the user.
 func (s *Store) KnownWebhooks(ctx context.Context, userID string, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM webhooks WHERE id = ANY ($1) AND owner_id = $2`, ids, userID)
 	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -138,8 +136,8 @@ func (s *Store) KnownWebhooks(ctx context.Context, userID string, ids []string) 
 	return known, pg.Fault("look for webhooks", err)
 }
 
-// Colleagues returns those of the users who are members of a workspace of the user's and may
-// act in it.
+// Colleagues returns the users who share a production workspace with the user and have a role
+// there that permits changes.
 func (s *Store) Colleagues(ctx context.Context, userID string, ids []string) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT DISTINCT m.user_id FROM prod_workspace_members o JOIN prod_workspace_members m ON m.workspace_id = o.workspace_id
@@ -162,8 +160,8 @@ func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock st
 	return found, err
 }
 
-// ChangeProdSolution sets what change says of the stored solution; change may reject
-// it.
+// ChangeProdSolution sets the fields that change returns for the stored solution. An error of
+// change rolls back.
 func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id string,
 	change func(production.Solution) (production.SolutionChange, error),
 ) (changed production.Solution, err error) {
@@ -211,8 +209,8 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 	return changed, pg.Fault("change production solution", err)
 }
 
-// DeleteProdSolution removes a solution with all versions of its documents and with its
-// runs. While one of these is not over, it stays: with false.
+// DeleteProdSolution deletes a solution with its documents and runs. It deletes nothing and
+// returns false while a run has not ended.
 func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// No run starts under this lock.
@@ -234,7 +232,7 @@ func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id s
 	return deleted, pg.Fault("delete production solution", err)
 }
 
-// lockUser serialises what counts against the limits of one user.
+// lockUser serialises the changes that count against the limits of one user.
 func lockUser(ctx context.Context, tx pgx.Tx, userID string) error {
 	_, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID)
 	return err
