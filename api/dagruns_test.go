@@ -39,6 +39,15 @@ var dagRunsWalk = []call{
 		bad:     []bad{{path: runsOf + "?limit=0", at: "query.limit"}, {path: runsOf + "?offset=-1", at: "query.offset"}},
 	},
 	{
+		method: "GET", path: "/api/dag-runs", scope: "solutions", status: 200,
+		url: "/api/dag-runs?status=failed&status=waiting&trigger=api&created_after=2026-01-01T00:00:00Z&limit=2",
+		bad: []bad{
+			{path: "/api/dag-runs?limit=0", at: "query.limit"}, {path: "/api/dag-runs?offset=-1", at: "query.offset"},
+			{path: "/api/dag-runs?status=ready", at: "query.status[0]"}, {path: "/api/dag-runs?trigger=cron", at: "query.trigger"},
+			{path: "/api/dag-runs?created_before=yesterday", at: "query.created_before"},
+		},
+	},
+	{
 		method:  "GET",
 		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}",
 		scope:   "solutions",

@@ -15,6 +15,7 @@ var pagedLists = []string{
 	"/api/admin/audit",
 	"/api/admin/runs",
 	"/api/admin/usage",
+	"/api/dag-runs",
 	"/api/inbox",
 	"/api/memories",
 	"/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/items",

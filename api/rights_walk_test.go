@@ -63,6 +63,7 @@ var ofTheCaller = []string{
 	"GET /api/registry/scenarios",
 	"GET /api/registry/skill-store/stats",
 	"GET /api/gis/status",
+	"GET /api/dag-runs",
 	"GET /api/inbox",
 	"POST /api/inbox/{question_id}/answer",
 	"POST /api/user/compute-env/reset",

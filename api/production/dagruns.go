@@ -22,6 +22,7 @@ import (
 // exist.
 type DAGRunRecords interface {
 	DAGRuns(ctx context.Context, caller domain.User, solutionID string, limit, offset int) (page []dagrun.RunRecord, total int, err error)
+	QueryDAGRuns(ctx context.Context, q dagrun.Query) (page []dagrun.RunRecord, total int, err error)
 	DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
 	// The run was read by DAGRun before.
 	DAGRunNodes(ctx context.Context, runID string, outputs bool) ([]dagrun.NodeRecord, error)
@@ -71,6 +72,13 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 		Description: "Runs of subflows are read by their ids, which the nodes of the run name.",
 		Scope:       auth.Solutions, Errors: httpx.Codes{404: "prod_solution_not_found"},
 	}, a.list)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-all-dag-runs", Method: fiber.MethodGet, Path: "/api/dag-runs", Tag: prodTag,
+		Summary: "List the caller's runs of all DAGs, newest first",
+		Description: "Without subflows, unless parent_run_id or the trigger subflow asks for them. An administrator reads runs of others " +
+			"by their production solutions.",
+		Scope: auth.Solutions,
+	}, a.listAll)
 	httpx.Register(r, httpx.Operation{
 		ID: "get-dag-run", Method: fiber.MethodGet, Path: base + "/{run_id}", Tag: prodTag,
 		Summary: "Get a run of a DAG with its nodes",
@@ -183,6 +191,28 @@ func (a *DagRunsAPI) list(ctx context.Context, in *struct {
 	}
 
 	page, total, err := a.Store.DAGRuns(ctx, httpx.CallerOf(ctx).User, in.ID, in.Limit, in.Offset)
+
+	return httpx.Answer(fields.List[dagrun.RunRecord]{Items: fields.OrEmpty(page), Total: total}, err)
+}
+
+// dagRunFilters select runs, in a query.
+type dagRunFilters struct {
+	Status         []dagrun.Status `query:"status,explode" enum:"pending,running,waiting,completed,failed,cancelled" maxItems:"20" doc:"Only these statuses; repeatable."`
+	ProdSolutionID string          `query:"prod_solution_id" maxLength:"128" doc:"Only runs of this production solution."`
+	Trigger        string          `query:"trigger" enum:"api,subflow" doc:"Only runs that this began."`
+	ParentRunID    string          `query:"parent_run_id" maxLength:"128" doc:"Only the subflows of this run."`
+	CreatedAfter   time.Time       `query:"created_after" doc:"Only runs that were created after this time." example:"2026-11-01T00:00:00Z"`
+	CreatedBefore  time.Time       `query:"created_before" doc:"Only runs that were created before this time." example:"2026-12-01T00:00:00Z"`
+	Offset         int             `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
+	Limit          int             `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+}
+
+func (a *DagRunsAPI) listAll(ctx context.Context, in *dagRunFilters) (*httpx.Body[fields.List[dagrun.RunRecord]], error) {
+	page, total, err := a.Store.QueryDAGRuns(ctx, dagrun.Query{
+		OwnerID: httpx.CallerOf(ctx).User.ID, SolutionID: in.ProdSolutionID, Statuses: in.Status, Trigger: in.Trigger,
+		ParentRun: in.ParentRunID, CreatedAfter: fields.Given(in.CreatedAfter), CreatedBefore: fields.Given(in.CreatedBefore),
+		Limit: in.Limit, Offset: in.Offset,
+	})
 
 	return httpx.Answer(fields.List[dagrun.RunRecord]{Items: fields.OrEmpty(page), Total: total}, err)
 }

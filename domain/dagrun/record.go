@@ -20,6 +20,7 @@ const (
 type RunRecord struct {
 	ID             string          `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
 	ProdSolutionID string          `json:"prod_solution_id" doc:"The production solution." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SolutionName   string          `json:"prod_solution_name" doc:"The name of the production solution." example:"Reviews"`
 	Version        int             `json:"version" doc:"The version of the DAG that it runs." example:"2"`
 	Trigger        string          `json:"trigger" enum:"api,subflow" doc:"What began it."`
 	Status         Status          `json:"status" enum:"pending,running,waiting,completed,failed,cancelled" doc:"Its status."`
@@ -62,6 +63,19 @@ type ItemCounts struct {
 	Running   int `json:"running" doc:"How many are worked on." example:"8"`
 	Completed int `json:"completed" doc:"How many are completed." example:"11"`
 	Failed    int `json:"failed" doc:"How many failed." example:"1"`
+}
+
+// Query selects runs of an owner, newest first. Without ParentRun and TriggerSubflow it leaves
+// out subflows.
+type Query struct {
+	OwnerID       string
+	SolutionID    string   // empty: of all solutions
+	Statuses      []Status // as clients see them; empty: all
+	Trigger       string   // empty: all but subflows
+	ParentRun     string   // only the subflows of this run; empty: of any
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Limit, Offset int
 }
 
 // New is a run before it is stored.
