@@ -180,6 +180,11 @@ type Settlement struct {
 // timeout, so that a call is taken over no later than its activity.
 const CallLease = 15 * time.Second
 
+// TakeoverNotice is the extension of a lease that has ended, once, before another worker takes
+// the call over. After an outage of the database all leases have ended while their workers are
+// alive: they renew them as soon as they are connected again.
+const TakeoverNotice = 8 * time.Second
+
 // LedgerCall is a tool call that was claimed from the ledger.
 type LedgerCall struct {
 	ID        string

@@ -90,13 +90,15 @@ func (l *lease) held(asked time.Time) {
 	l.renewed = make(chan struct{})
 }
 
-// end releases the timer of a call that has ended.
-func (l *lease) end() {
+// ended notes that the tool has ended: the lease is still renewed until the result is recorded,
+// but a call without an effect to come is not ended for it.
+func (l *lease) ended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	if l.expired != nil {
 		l.expired.Stop()
+		l.expired = nil
 	}
 }
 
@@ -108,7 +110,7 @@ func (l *lease) end() {
 // that the time of a call counts from the one before it, or from its claim. The first one
 // that succeeds after others failed is soon followed by the next.
 func (l *lease) watch(ctx context.Context, stopped <-chan struct{}) {
-	defer l.end()
+	defer l.ended()
 
 	go func() {
 		select {

@@ -26,6 +26,7 @@ type leasedCalls struct {
 	tool     string                          // of the call; empty: Bash
 	late     time.Duration                   // the claim is answered so much later
 	renew    func(ctx context.Context) error // nil: renewals succeed
+	record   func(ctx context.Context) error // nil: records succeed
 	claims   atomic.Int32
 	renewals atomic.Int32
 	recorded chan domain.FinishedCall
@@ -67,7 +68,13 @@ func (l *leasedCalls) RenewCall(ctx context.Context, _ string, _ int) error {
 	return nil
 }
 
-func (l *leasedCalls) RecordCall(_ context.Context, _ domain.LedgerCall, done domain.FinishedCall) error {
+func (l *leasedCalls) RecordCall(ctx context.Context, _ domain.LedgerCall, done domain.FinishedCall) error {
+	if l.record != nil {
+		if err := l.record(ctx); err != nil {
+			return err
+		}
+	}
+
 	l.recorded <- done
 	return nil
 }
@@ -296,6 +303,40 @@ func TestToolCall_startsAfterAnOutageBeforeItsTool(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call whose tool has ended keeps its lease until its result is recorded, so that no other
+// worker takes it over as soon as the database is back.
+func TestToolCall_renewsUntilItsResultIsRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ends, back = time.Minute, 2 * time.Minute // the tool, the database
+
+		began := time.Now()
+		outage := away(ends-time.Second, back, true)
+		renewed := make(chan time.Duration, 100)
+		ledger := &leasedCalls{record: away(0, back+5*time.Second, true), renew: func(ctx context.Context) error {
+			err := outage(ctx)
+			if err == nil {
+				renewed <- time.Since(began)
+			}
+
+			return err
+		}}
+		done, _ := runLeased(t, ledger)
+		require.Equal(t, domain.CallDone, done.Status)
+		close(renewed)
+
+		var late []time.Duration
+		for at := range renewed {
+			if at >= back {
+				late = append(late, at)
+			}
+		}
+
+		require.NotEmpty(t, late)
+		require.LessOrEqual(t, late[0], back+2*time.Second)
+	})
 }
 
 // Soon after an outage a call may go through the next one.

@@ -64,6 +64,8 @@ func (r *Runner) carryOut(ctx context.Context, claimed claim, lease *lease) (con
 	// What sub-agents write belongs to the turn that called them.
 	acted := tool.Acts && call.LoopID == domain.RootLoop
 	result, err := r.execute(ctx, call, tool, arguments, lease)
+	lease.ended()
+
 	done := finished(call, result)
 
 	switch cause := context.Cause(ctx); {

@@ -32,6 +32,7 @@ type Call struct {
 	Alive     bool // work for its loop can start
 	Permitted bool // no permission question blocks it
 	Held      bool // the lease of an attempt is valid
+	Announced bool // the lease ended, and so did the time that its worker was given to renew it
 	Own       bool // that attempt is the caller's, whose response was lost: it has not started
 }
 
@@ -45,6 +46,8 @@ func ClaimCall(c Call) domain.LedgerState {
 		return domain.CallHeld
 	case !c.Alive || !c.Permitted:
 		return domain.CallStopped
+	case c.Phase == domain.PhaseRunning && !c.Own && !c.Announced:
+		return domain.CallHeld // until the takeover is announced
 	case c.Phase == domain.PhaseRunning && !c.Own:
 		return domain.CallAbandoned
 	default:

@@ -346,13 +346,14 @@ func TestClaimCall(t *testing.T) {
 		"running, held, chat stopped": {
 			with(func(c *chat.Call) { c.Phase, c.Held, c.Alive = domain.PhaseRunning, true, false }), domain.CallHeld,
 		},
-		"running, own":    {with(func(c *chat.Call) { c.Phase, c.Held, c.Own = domain.PhaseRunning, true, true }), domain.CallClaimed},
-		"running, lost":   {with(func(c *chat.Call) { c.Phase = domain.PhaseRunning }), domain.CallAbandoned},
-		"own, lost":       {with(func(c *chat.Call) { c.Phase, c.Own = domain.PhaseRunning, true }), domain.CallClaimed},
-		"lost, stopped":   {with(func(c *chat.Call) { c.Phase, c.Alive = domain.PhaseRunning, false }), domain.CallStopped},
-		"own, stopped":    {with(func(c *chat.Call) { c.Phase, c.Own, c.Alive = domain.PhaseRunning, true, false }), domain.CallStopped},
-		"recorded":        {with(func(c *chat.Call) { c.Phase, c.Alive = domain.PhaseFinished, false }), domain.CallRecorded},
-		"unknown outcome": {with(func(c *chat.Call) { c.Phase, c.Held = domain.PhaseUnknownOutcome, true }), domain.CallRecorded},
+		"running, own":     {with(func(c *chat.Call) { c.Phase, c.Held, c.Own = domain.PhaseRunning, true, true }), domain.CallClaimed},
+		"running, expired": {with(func(c *chat.Call) { c.Phase = domain.PhaseRunning }), domain.CallHeld},
+		"running, lost":    {with(func(c *chat.Call) { c.Phase, c.Announced = domain.PhaseRunning, true }), domain.CallAbandoned},
+		"own, lost":        {with(func(c *chat.Call) { c.Phase, c.Own = domain.PhaseRunning, true }), domain.CallClaimed},
+		"lost, stopped":    {with(func(c *chat.Call) { c.Phase, c.Alive = domain.PhaseRunning, false }), domain.CallStopped},
+		"own, stopped":     {with(func(c *chat.Call) { c.Phase, c.Own, c.Alive = domain.PhaseRunning, true, false }), domain.CallStopped},
+		"recorded":         {with(func(c *chat.Call) { c.Phase, c.Alive = domain.PhaseFinished, false }), domain.CallRecorded},
+		"unknown outcome":  {with(func(c *chat.Call) { c.Phase, c.Held = domain.PhaseUnknownOutcome, true }), domain.CallRecorded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

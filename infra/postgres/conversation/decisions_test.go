@@ -124,23 +124,59 @@ func TestStore_ClaimCall_agreesWithTheDecision(t *testing.T) {
 	both := []bool{false, true}
 
 	for _, phase := range []string{domain.PhaseQueued, domain.PhaseRunning, domain.PhaseFinished, domain.PhaseUnknownOutcome} {
-		for n := range 16 {
-			call := chat.Call{Phase: phase, Alive: both[n&1], Permitted: both[n>>1&1], Held: both[n>>2&1], Own: both[n>>3&1]}
-			if phase == domain.PhaseQueued && (call.Held || call.Own) {
+		for n := range 32 {
+			call := chat.Call{
+				Phase: phase, Alive: both[n&1], Permitted: both[n>>1&1], Held: both[n>>2&1], Own: both[n>>3&1], Announced: both[n>>4&1],
+			}
+			if phase == domain.PhaseQueued && (call.Held || call.Own || call.Announced) {
 				continue // nothing holds a call that is only reserved
 			}
 
 			d.set(`UPDATE chats SET stop_requested = NOT $1::boolean`, call.Alive)
 			d.set(`UPDATE questions SET state = CASE WHEN $1::boolean THEN 'answered' ELSE 'open' END`, call.Permitted)
 			d.set(`
-				UPDATE tool_calls SET phase = $1, claimed_by = CASE WHEN $3::boolean THEN 'me' ELSE 'other' END,
+				UPDATE tool_calls SET phase = $1, takeover_announced = $4, claimed_by = CASE WHEN $3::boolean THEN 'me' ELSE 'other' END,
 				       lease_until = now() + CASE WHEN $2::boolean THEN interval '1 hour' ELSE interval '-1 hour' END
-				WHERE  id = 'of root'`, phase, call.Held, call.Own)
+				WHERE  id = 'of root'`, phase, call.Held, call.Own, call.Announced)
 			_, got, err := d.store.ClaimCall(t.Context(), "of root", "me")
 			require.NoError(t, err)
 			require.Equal(t, chat.ClaimCall(call), got, "%+v", call)
 		}
 	}
+}
+
+// After an outage the leases of live workers have ended. The first claim of another worker gives
+// them time to renew theirs; the claim after that time takes the call of a dead worker over.
+func TestStore_ClaimCall_announcesTakeover(t *testing.T) {
+	t.Parallel()
+
+	d := newDecisions(t)
+
+	const call = "of root"
+
+	claim := func(claimant string) domain.LedgerState {
+		_, state, err := d.store.ClaimCall(t.Context(), call, claimant)
+		require.NoError(t, err)
+
+		return state
+	}
+	expire := func() { d.set(`UPDATE tool_calls SET lease_until = now() - interval '1 second' WHERE id = $1`, call) }
+
+	d.set(`UPDATE tool_calls SET phase = 'queued', status = 'pending', attempt = 0 WHERE id = $1`, call)
+	require.Equal(t, domain.CallClaimed, claim("alive"))
+
+	for range 2 { // a renewal takes the announcement back
+		expire()
+		require.Equal(t, domain.CallHeld, claim("other"))
+		require.Equal(t, domain.CallHeld, claim("other"))
+		require.NoError(t, d.store.RenewCall(t.Context(), call, 1))
+	}
+
+	expire()
+	require.Equal(t, domain.CallHeld, claim("other"))
+	expire()
+	require.Equal(t, domain.CallAbandoned, claim("other"))
+	require.ErrorIs(t, d.store.RenewCall(t.Context(), call, 1), domain.ErrFenced)
 }
 
 func TestStore_ResolveQuestion_agreesWithResumes(t *testing.T) {

@@ -65,13 +65,14 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 
 		err := tx.QueryRow(ctx, `
 			SELECT t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.phase,
-			       coalesce(t.lease_until > now(), false), coalesce(t.claimed_by = nullif($2, ''), false), `+Alive+`, `+permitted+`,
+			       coalesce(t.lease_until > now(), false), coalesce(t.claimed_by = nullif($2, ''), false), t.takeover_announced,
+			       `+Alive+`, `+permitted+`,
 			       c.mode, c.headless OR l.task_id IS NOT NULL, `+LoopColumns+`
 			FROM   tool_calls t JOIN chats c ON c.id = t.chat_id JOIN entries e ON e.id = t.entry_id LEFT JOIN loops l ON l.id = e.loop_id
 			WHERE  t.id = $1 FOR UPDATE OF t`, toolCallID, claimant).
 			Scan(append([]any{
 				&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt,
-				&found.Phase, &found.Held, &found.Own, &found.Alive, &found.Permitted, &call.Mode, &call.Headless,
+				&found.Phase, &found.Held, &found.Own, &found.Announced, &found.Alive, &found.Permitted, &call.Mode, &call.Headless,
 			}, LoopFields(&call.Loop)...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.NotFound, domain.CodeCallNotFound, "tool call %s does not exist", toolCallID)
@@ -81,13 +82,19 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 			return err
 		}
 
-		if state = chat.ClaimCall(found); state != domain.CallClaimed && state != domain.CallAbandoned {
+		state = chat.ClaimCall(found)
+		if state == domain.CallHeld && !found.Held {
+			return announceTakeover(ctx, tx, toolCallID)
+		}
+
+		if state != domain.CallClaimed && state != domain.CallAbandoned {
 			return nil
 		}
 
 		return tx.QueryRow(ctx, `
 			UPDATE tool_calls SET phase = 'running', attempt = attempt + 1, started_at = coalesce(started_at, now()),
-			       lease_until = now() + $2::interval, claimed_by = nullif($3, '')
+			       lease_until = now() + $2::interval, claimed_by = nullif($3, ''),
+			       takeover_announced = false
 			WHERE  id = $1 RETURNING attempt, started_at`, toolCallID, domain.CallLease, claimant).Scan(&call.Attempt, &call.StartedAt)
 	})
 	if err != nil || (state != domain.CallClaimed && state != domain.CallAbandoned) {
@@ -99,10 +106,20 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 	return call, state, err
 }
 
+// announceTakeover extends the lease of a call a last time. Its worker cancels the takeover by
+// renewing the lease, if it is alive.
+func announceTakeover(ctx context.Context, tx pgx.Tx, toolCallID string) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE tool_calls SET takeover_announced = true, lease_until = now() + $2::interval WHERE id = $1`,
+		toolCallID, domain.TakeoverNotice)
+
+	return err
+}
+
 // RenewCall reports that the worker which runs the call is alive.
 func (db *Base) RenewCall(ctx context.Context, toolCallID string, attempt int) error {
 	tag, err := db.Pool.Leases().Exec(ctx, `
-		UPDATE tool_calls SET lease_until = now() + $3::interval
+		UPDATE tool_calls SET lease_until = now() + $3::interval, takeover_announced = false
 		WHERE  id = $1 AND attempt = $2 AND phase = 'running'`, toolCallID, attempt, domain.CallLease)
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.ErrFenced
