@@ -44,6 +44,7 @@ var auditedAs = map[string]string{
 	"POST /api/prod_solution/dag/{prod_solution_id}/rollback":                      "prod_dag.rollback",
 	"DELETE /api/prod_solution/dag/{prod_solution_id}/versions/{version}":          "prod_dag.delete_version",
 	"POST /api/prod_solution/dag/{prod_solution_id}/runs":                          "dag_run.create",
+	"POST /api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run":           "dag_run.create",
 	"POST /api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/cancel":          "dag_run.cancel",
 	"POST /api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/retry":           "dag_run.retry",
 	"POST /api/prod_solution/architecture/{prod_solution_id}/publish":              "prod_architecture.publish",

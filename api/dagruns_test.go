@@ -48,6 +48,15 @@ var dagRunsWalk = []call{
 		},
 	},
 	{
+		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run", scope: "solutions",
+		url: "/api/prod_solution/dag/{p}/nodes/z/run", hasBody: true, status: 200,
+		body: `{"version":2,"inputs":{"a":[1]},"outputs":{},"unknown":1}`, missing: noDAG + "/nodes/z/run", bad: []bad{
+			{body: `{"version":0}`, at: "body.version"}, {body: `{"inputs":[]}`, at: "body.inputs"},
+			{body: `{"version":2,"outputs":{"x":1}}`, at: "body.outputs.x"},
+			{body: `{"version":2,"inputs":{"a":"\u0000"}}`, at: "body.inputs"},
+		},
+	},
+	{
 		method:  "GET",
 		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}",
 		scope:   "solutions",

@@ -80,6 +80,20 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 		Scope: auth.Solutions,
 	}, a.listAll)
 	httpx.Register(r, httpx.Operation{
+		ID: "run-dag-node", Method: fiber.MethodPost, Path: "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run", Tag: prodTag,
+		Summary: "Run one node of the DAG of a production solution",
+		Description: "Starts a run of this node alone. It is given the outputs of the nodes before it: those in outputs, and otherwise " +
+			"those of the newest run that has them all. A repeat with the same Idempotency-Key is the same run.",
+		Scope: auth.Solutions, Audit: "dag_run.create",
+		Errors: httpx.Codes{
+			403: "forbidden",
+			404: "prod_solution_not_found version_not_found " + dagrun.CodeNodeNotFound,
+			409: "dag_not_published dag_run_limit prod_solution_archived",
+			413: "inputs_too_large", 422: domain.CodeValidationFailed + " " + dagrun.CodeInvalidInputs,
+		},
+		Example: `{"inputs": {"topic": "June"}, "outputs": {"draft": "A note on June"}}`,
+	}, a.runNode)
+	httpx.Register(r, httpx.Operation{
 		ID: "get-dag-run", Method: fiber.MethodGet, Path: base + "/{run_id}", Tag: prodTag,
 		Summary: "Get a run of a DAG with its nodes",
 		Scope:   auth.Solutions, Errors: httpx.Codes{404: onRun},
@@ -161,6 +175,40 @@ func (a *DagRunsAPI) create(ctx context.Context, in *struct {
 	run, err := a.Runs.Start(ctx, httpx.CallerOf(ctx).User, in.ID, fields.Value(in.Body.Version), inputs)
 	if err == nil {
 		httpx.Concerns(ctx, run.ID, map[string]string{"prod_solution_id": in.ID})
+	}
+
+	return a.answer(ctx)(run, err)
+}
+
+func (a *DagRunsAPI) runNode(ctx context.Context, in *struct {
+	ProdSolutionRef
+	NodeID string `path:"node_id" maxLength:"64" doc:"The node." example:"review"`
+	Body   struct {
+		Version *int           `json:"version,omitempty" nullable:"true" minimum:"1" maximum:"2147483647" doc:"The version; left out: the published one." example:"2"`
+		Inputs  map[string]any `json:"inputs,omitempty" nullable:"true" doc:"The inputs of the run; left out: those of the run that the outputs are of." example:"{\"topic\": \"June\"}"`
+		Outputs map[string]any `json:"outputs,omitempty" nullable:"true" doc:"Outputs by node, of nodes before it or in its references; others are those of the newest run that has them all." example:"{\"draft\": \"A note on June\"}"`
+	}
+},
+) (*httpx.Body[dagRunBody], error) {
+	one := dagrun.OneNode{NodeID: in.NodeID, Version: fields.Value(in.Body.Version), Outputs: map[string]json.RawMessage{}}
+
+	var err error
+
+	if in.Body.Inputs != nil {
+		if one.Inputs, err = inputsOf(in.Body.Inputs); err != nil {
+			return nil, err
+		}
+	}
+
+	for id, output := range in.Body.Outputs {
+		if one.Outputs[id], err = json.Marshal(output); err != nil || bytes.Contains(one.Outputs[id], []byte(`\u0000`)) {
+			return nil, domain.Invalidf("body.outputs."+id, "may not hold NUL characters")
+		}
+	}
+
+	run, err := a.Runs.RunNode(ctx, httpx.CallerOf(ctx).User, in.ID, one)
+	if err == nil {
+		httpx.Concerns(ctx, run.ID, map[string]string{"prod_solution_id": in.ID, "node_id": in.NodeID})
 	}
 
 	return a.answer(ctx)(run, err)

@@ -22,6 +22,7 @@ type RunRecord struct {
 	ProdSolutionID string          `json:"prod_solution_id" doc:"The production solution." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	SolutionName   string          `json:"prod_solution_name" doc:"The name of the production solution." example:"Reviews"`
 	Version        int             `json:"version" doc:"The version of the DAG that it runs." example:"2"`
+	NodeID         *string         `json:"node_id,omitempty" doc:"The one node that it runs; left out: the whole DAG." example:"review"`
 	Trigger        string          `json:"trigger" enum:"api,subflow" doc:"What began it."`
 	Status         Status          `json:"status" enum:"pending,running,waiting,completed,failed,cancelled" doc:"Its status."`
 	WaitingReason  string          `json:"waiting_reason" enum:"none,question,permission,timer,queued" doc:"Why it does not move; none: it does."`
@@ -53,7 +54,7 @@ type NodeRecord struct {
 	FinishedAt   *time.Time        `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 	Usage        domain.Usage      `json:"usage" doc:"What its attempts have used."`
 	ReusedFrom   *string           `json:"reused_from,omitempty" doc:"The run_node_id that made the output which it uses again; left out: it ran itself."`
-	ReuseReason  string            `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted" doc:"Why an earlier output was used again, or was not."`
+	ReuseReason  string            `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted,pinned" doc:"Why an earlier output was used again, or was not; pinned: the run of another node was given it."`
 	Items        *ItemCounts       `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }
 
@@ -89,6 +90,23 @@ type New struct {
 	ParentRun  string // empty: it is not a subflow
 	Depth      int
 	Nodes      []string // of the version
+	NodeID     string   // the one node that it runs; empty: the whole DAG
+	Pinned     []Pinned // outputs of nodes that do not run
+}
+
+// Pinned is the output of a node that the run of another node is given.
+type Pinned struct {
+	NodeID string
+	Output json.RawMessage
+	From   string // the unit that made it; empty: the caller gave it
+}
+
+// OneNode describes the run of one node.
+type OneNode struct {
+	NodeID  string
+	Version int                        // 0: the published one
+	Inputs  json.RawMessage            // of the run; nil: of the newest run with the other outputs
+	Outputs map[string]json.RawMessage // by node; others are of the newest run that has them all
 }
 
 // Resumption configures how a failed run is retried.

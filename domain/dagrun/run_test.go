@@ -162,7 +162,7 @@ func (p *play) Follows(e dag.Edge) (dagrun.Outcome, error) {
 }
 
 func (p *play) result() string {
-	return string(p.values.Result(p.graph, func(id string) bool { return p.run.Nodes[id].Status == dagrun.Completed }))
+	return string(p.values.Result(p.graph, "", func(id string) bool { return p.run.Nodes[id].Status == dagrun.Completed }))
 }
 
 // key names a unit in the results of a step: the node, with the number of an item.

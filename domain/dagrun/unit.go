@@ -65,11 +65,13 @@ const (
 	CodeAdvance        = "advance_failed" // of a run
 )
 
-// Codes of steps of a run that is over or deleted, and of an attempt that was given up.
+// Codes of a run that is over or deleted, of an attempt that was given up, and of a node that its
+// graph does not have.
 const (
-	CodeRunNotFound = "dag_run_not_found"
-	CodeRunOver     = "dag_run_over"
-	CodeNodeOver    = "dag_node_over"
+	CodeRunNotFound  = "dag_run_not_found"
+	CodeRunOver      = "dag_run_over"
+	CodeNodeOver     = "dag_node_over"
+	CodeNodeNotFound = "dag_node_not_found"
 )
 
 // Reasons why a node of a retried run was reused, or not.
@@ -79,6 +81,7 @@ const (
 	ReuseDefinitionChanged = "definition_changed" // it runs again
 	ReuseInputsChanged     = "inputs_changed"     // it runs again
 	ReuseRestarted         = "restarted"          // it is from_node_id or a successor
+	ReusePinned            = "pinned"             // the run of another node was given it
 )
 
 // Bounds of runs.

@@ -116,8 +116,14 @@ func (v *Values) Follows(source dag.Node, e dag.Edge) (bool, *NodeFailure) {
 	return holds, nil
 }
 
-// Result is the output of a run: the output of its end, or of its ends by their ids.
-func (v *Values) Result(g dag.Graph, completed func(nodeID string) bool) json.RawMessage {
+// Result is the output of a run: the output of its end, or of its ends by their ids. The output
+// of a run of one node is the output of that node.
+func (v *Values) Result(g dag.Graph, only string, completed func(nodeID string) bool) json.RawMessage {
+	if only != "" {
+		raw, _ := marshal(v.output(only)) // of JSON
+		return raw
+	}
+
 	ends := map[string]any{}
 
 	var last any

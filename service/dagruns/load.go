@@ -27,6 +27,7 @@ const maxPage = 12 << 10
 // openRun is a run whose step is taken.
 type openRun struct {
 	id, solutionID, ownerID string
+	nodeID                  string // the one node that it runs; empty: the whole graph
 	version                 int
 	status                  dagrun.Status
 	cancel                  bool
@@ -39,20 +40,30 @@ type openRun struct {
 // read reads a run. With lock nothing else changes it in the transaction.
 func (s *Store) read(ctx context.Context, tx pgx.Tx, runID string, lock bool) (row openRun, err error) {
 	query := `
-		SELECT r.id, r.solution_id, r.owner_id, r.version, r.status, r.cancel, r.inputs, r.depth, r.retries, coalesce(r.parent_run, ''),
+		SELECT r.id, r.solution_id, r.owner_id, coalesce(r.node_id, ''), r.version, r.status, r.cancel, r.inputs, r.depth, r.retries, coalesce(r.parent_run, ''),
 		       coalesce((SELECT p.solution_id FROM dag_runs p WHERE p.id = r.parent_run), '')
 		FROM   dag_runs r WHERE r.id = $1`
 	if lock {
 		query += ` FOR NO KEY UPDATE`
 	}
 
-	err = tx.QueryRow(ctx, query, runID).Scan(&row.id, &row.solutionID, &row.ownerID, &row.version, &row.status, &row.cancel, &row.inputs,
-		&row.depth, &row.try, &row.parent, &row.parentSolution)
+	err = tx.QueryRow(ctx, query, runID).Scan(&row.id, &row.solutionID, &row.ownerID, &row.nodeID, &row.version, &row.status, &row.cancel,
+		&row.inputs, &row.depth, &row.try, &row.parent, &row.parentSolution)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, NotFound(runID)
 	}
 
 	return row, err
+}
+
+// graphOfRun reads the graph of a run: of a run of one node, the part that this one needs.
+func (s *Store) graphOfRun(ctx context.Context, tx pgx.Tx, run openRun) (dag.Graph, error) {
+	graph, err := s.graphOf(ctx, tx, run.solutionID, run.version)
+	if err == nil && run.nodeID != "" {
+		graph, _ = graph.Part(run.nodeID)
+	}
+
+	return graph, err
 }
 
 // graphOf reads a version of a graph. Versions do not change, so that they are cached.
@@ -155,7 +166,7 @@ func (s *Store) LoadRun(ctx context.Context, in contract.LoadDAGRunIn) (out cont
 
 		var graph dag.Graph
 		if !run.status.Over() {
-			if graph, err = s.graphOf(ctx, tx, run.solutionID, run.version); err != nil {
+			if graph, err = s.graphOfRun(ctx, tx, run); err != nil {
 				return err
 			}
 

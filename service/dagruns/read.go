@@ -14,8 +14,8 @@ import (
 
 // recordColumns give a dagrun.RunRecord of the row r.
 var recordColumns = `
-	r.id, r.solution_id, (SELECT p.name FROM prod_solutions p WHERE p.id = r.solution_id), r.version, r.trigger, r.status, r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run,
-	r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
+	r.id, r.solution_id, (SELECT p.name FROM prod_solutions p WHERE p.id = r.solution_id), r.version, r.node_id, r.trigger, r.status,
+	r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run, r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
 	CASE WHEN r.finished_at IS NULL THEN ARRAY (
 		SELECT DISTINCT ` + pg.ReasonOfUnit + pg.OpenUnitsOf("r.id") + `) END`
 
@@ -29,7 +29,7 @@ func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
 	)
 
 	into := []any{
-		&r.ID, &r.ProdSolutionID, &r.SolutionName, &r.Version, &r.Trigger, &r.Status, &inputs, &outputs, &code, &message, &r.ParentRunID,
+		&r.ID, &r.ProdSolutionID, &r.SolutionName, &r.Version, &r.NodeID, &r.Trigger, &r.Status, &inputs, &outputs, &code, &message, &r.ParentRunID,
 		&r.Retries, &r.CreatedAt, &r.StartedAt, &r.FinishedAt,
 	}
 	err := row.Scan(append(append(into, usedFields(&r.Usage)...), &reasons)...)

@@ -109,13 +109,19 @@ func (s *Service) Start(
 		Inputs:     inputs,
 		Nodes:      graph.Order(),
 	}
+
+	return s.create(ctx, caller, run)
+}
+
+// create stores a run and starts its workflow.
+func (s *Service) create(ctx context.Context, caller domain.User, run dagrun.New) (dagrun.RunRecord, error) {
 	if err := s.CreateDAGRun(ctx, run); err != nil {
 		return dagrun.RunRecord{}, err
 	}
 
-	s.start(ctx, solutionID, run.ID)
+	s.start(ctx, run.SolutionID, run.ID)
 
-	return s.DAGRun(ctx, caller, solutionID, run.ID)
+	return s.DAGRun(ctx, caller, run.SolutionID, run.ID)
 }
 
 func checkInputs(graph dag.Graph, inputs json.RawMessage) error {
@@ -212,6 +218,14 @@ func (s *Service) Retry(
 	}
 
 	retry := dagrun.Retry{Version: version, Kept: how.KeepNodes, Nodes: graph.Order()}
+	if run.NodeID != nil {
+		if how.FromNodeID != "" || how.Version != run.Version || len(how.KeepNodes) > 0 || len(how.Override) > 0 {
+			return run, domain.Invalidf("body", "must be empty: the run of one node is retried as it is")
+		}
+
+		retry.Nodes = []string{*run.NodeID}
+	}
+
 	if how.FromNodeID != "" {
 		if retry.Barred = graph.After(how.FromNodeID); retry.Barred == nil {
 			return run, domain.Invalidf("body.from_node_id", "is not a node of version %d", version)

@@ -136,7 +136,7 @@ func earlierOutputs(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node) ([]
 		(SELECT id, coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output, false, false
 		 FROM   dag_run_nodes
 		 WHERE  $4 AND solution_id = $3 AND node_id = $2 AND status = 'completed' AND item = -1 AND run_id <> $1
-		 ORDER  BY id DESC LIMIT 20)`, run.id, n.ID, run.solutionID, n.Idempotency == "by_input")
+		 ORDER  BY id DESC LIMIT 20)`, run.id, n.ID, run.solutionID, n.Idempotency == "by_input" && run.nodeID == "")
 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e dagrun.Earlier, err error) {
 		var output string
@@ -368,7 +368,7 @@ func end(ctx context.Context, tx pgx.Tx, run openRun, in contract.StoreDAGRunIn)
 
 		values := run.values(ctx, tx)
 
-		outputs = text(values.Result(run.graph, func(id string) bool { return completed[id] }))
+		outputs = text(values.Result(run.graph, run.nodeID, func(id string) bool { return completed[id] }))
 		if values.Err != nil {
 			return values.Err
 		}
@@ -415,7 +415,7 @@ func (s *Store) step(ctx context.Context, try contract.DAGTry, do func(tx pgx.Tx
 			return err
 		}
 
-		if run.graph, err = s.graphOf(ctx, tx, run.solutionID, run.version); err != nil {
+		if run.graph, err = s.graphOfRun(ctx, tx, run); err != nil {
 			return err
 		}
 

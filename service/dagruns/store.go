@@ -43,9 +43,9 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 		}
 
 		tag, err := tx.Exec(ctx, `
-			INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, inputs, parent_run, depth)
-			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8) ON CONFLICT (id) DO NOTHING`,
-			in.ID, in.SolutionID, in.OwnerID, in.Version, in.Trigger, string(in.Inputs), in.ParentRun, in.Depth)
+			INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, inputs, parent_run, depth, node_id)
+			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, nullif($9, '')) ON CONFLICT (id) DO NOTHING`,
+			in.ID, in.SolutionID, in.OwnerID, in.Version, in.Trigger, string(in.Inputs), in.ParentRun, in.Depth, in.NodeID)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
@@ -54,7 +54,11 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 			return err // its version was deleted in the meantime
 		}
 
-		return addNodes(ctx, tx, in.ID, in.Nodes)
+		if err := addNodes(ctx, tx, in.ID, in.Nodes); err != nil {
+			return err
+		}
+
+		return pin(ctx, tx, in)
 	})
 	if pg.HasState(err, "23503") { // the parent run is gone
 		return NotFound(in.ParentRun)
@@ -278,7 +282,7 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 			    AND m.status IN ('completed', 'reused')))`, runID)
 	batch.Queue(`
 		UPDATE dag_run_nodes SET superseded = true, kept = node_id = ANY ($2::text[]), barred = node_id = ANY ($3::text[])
-		    WHERE run_id = $1`,
+		    WHERE run_id = $1 AND reuse_reason <> 'pinned'`,
 		runID, append([]string{}, retry.Kept...), barred)
 
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
