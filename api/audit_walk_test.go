@@ -57,6 +57,7 @@ var auditedAs = map[string]string{
 	"DELETE /api/scheduled-tasks/{id}":                                             "scheduled_task.delete",
 	"POST /api/scheduled-tasks/{id}/start":                                         "scheduled_task.start",
 	"POST /api/scheduled-tasks/{id}/stop":                                          "scheduled_task.stop",
+	"POST /api/scheduled-tasks/{id}/backfill":                                      "scheduled_task.backfill",
 	"POST /api/scheduled-tasks/{id}/run":                                           "scheduled_task.run",
 	"POST /api/webhooks":                                                           "webhook.create",
 	"PATCH /api/webhooks/{id}":                                                     "webhook.change",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain"
 	"everloop/domain/cron"
 	"everloop/domain/schedule"
 	"everloop/service/schedules"
@@ -101,6 +102,16 @@ var schedulesWalk = []call{
 		missing: "/api/scheduled-tasks/" + none + "/run",
 	},
 	{
+		method: "POST", path: "/api/scheduled-tasks/{id}/backfill", scope: "schedules", url: "/api/scheduled-tasks/{t}/backfill", status: 200,
+		hasBody: true, body: `{"from":"2026-01-01T00:00:00Z","to":"2026-01-03T00:00:00Z"}`,
+		missing: "/api/scheduled-tasks/" + none + "/backfill", bad: []bad{
+			{body: `{"from":"2026-01-03T00:00:00Z","to":"2026-01-03T00:00:00Z"}`, at: "body.to"},
+			{body: `{"from":"2026-01-01T00:00:00Z","to":"2126-01-01T00:00:00Z"}`, at: "body.to"},
+			{body: `{"from":"2024-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"}`, at: "body.to"},
+			{body: `{"from":"2025-01-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`, at: "body.to"},
+		},
+	},
+	{
 		method: "GET", path: "/api/scheduled-tasks/{id}/runs", scope: "schedules", url: "/api/scheduled-tasks/{t}/runs", status: 200,
 		missing: "/api/scheduled-tasks/" + none + "/runs", bad: []bad{{path: "/api/scheduled-tasks/{t}/runs?limit=0", at: "query.limit"}},
 	},
@@ -127,7 +138,10 @@ func (noEngine) PushSchedule(context.Context, schedule.Task, *cron.Plan, string)
 	return schedule.Observed{}, errNoEngine
 }
 func (noEngine) TriggerSchedule(context.Context, string, time.Time) error { return errNoEngine }
-func (noEngine) DeleteSchedule(context.Context, string) error             { return errNoEngine }
+func (noEngine) BackfillSchedule(context.Context, string, time.Time, time.Time) error {
+	return nil
+}
+func (noEngine) DeleteSchedule(context.Context, string) error { return errNoEngine }
 
 // nodeTools lists the tools that nodes of DAGs can call.
 func nodeTools(context.Context, string) []string { return []string{"Bash", "Read"} }
@@ -162,6 +176,26 @@ func TestScheduledTasks_limit(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(w.do(http.MethodGet, "/api/scheduled-tasks", w.bob, "").text), &list))
 	require.Len(t, list, 1)
 	require.Nil(t, list[0]["next_run_at"])
+}
+
+func TestScheduledTasks_nullEmptiesModeAndNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.scheduledTask()
+	_, err := w.db.ChangeScheduledTask(t.Context(), w.annID, id, func(task *schedule.Task) error {
+		task.Mode, task.Network = new(domain.ModePlanning), domain.NetworkNone
+		return nil
+	})
+	require.NoError(t, err)
+
+	one := "/api/scheduled-tasks/" + id
+	emptied := w.do("PATCH", one, w.ann, `{"mode":null,"network":null}`).json()
+	require.Nil(t, emptied["mode"])
+	require.NotContains(t, emptied, "network")
+	w.do("PATCH", one, w.ann, `{"network":"all"}`).code(422, "invalid_request")
+
+	require.Equal(t, "planning", w.do("PATCH", one, w.ann, `{"mode":"planning"}`).json()["mode"])
+	require.Equal(t, "planning", w.do("PATCH", one, w.ann, `{"title":"u"}`).json()["mode"])
 }
 
 func TestScheduledTasks_errorsNameTheCronField(t *testing.T) {

@@ -36,7 +36,7 @@ func (b *taskBudgetBody) budget() *domain.Budget {
 }
 
 // TaskOptions are the fields that a creation and a change have in common; left out or
-// null: the default, or as before.
+// null: the default, or as before. Null empties mode and network.
 type TaskOptions struct {
 	Timezone          *string           `json:"timezone,omitempty" nullable:"true" minLength:"1" maxLength:"100" doc:"IANA time zone of the expression; default: that of the system." example:"Europe/Berlin"`
 	Enabled           *bool             `json:"enabled,omitempty" nullable:"true" doc:"Whether its ticks run; default true."`
@@ -49,16 +49,16 @@ type TaskOptions struct {
 	Commands          []string          `json:"commands,omitempty" nullable:"true" maxItems:"10" minLength:"1" maxLength:"10000" doc:"Commands that must end with exit code 0 after a run, in the sandbox of its session and within five minutes each, or the run is failed. They may run again after a crash." example:"[\"make test\"]"`
 	JitterS           *int              `json:"jitter_s,omitempty" nullable:"true" minimum:"0" maximum:"3600" doc:"Up to how many seconds after its time a tick runs; default 0." example:"0"`
 
-	SolutionID    *string                   `json:"solution_id,omitempty" nullable:"true" maxLength:"256" doc:"The solution of its sessions; empty: none."`
-	BizRoleID     *string                   `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256" doc:"The role of the solution; empty: none."`
-	AgentID       *string                   `json:"agent_id,omitempty" nullable:"true" maxLength:"256" doc:"The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none." example:"release-notes"`
-	Mode          *domain.Mode              `json:"mode,omitempty" nullable:"true" enum:"executing,planning" doc:"How the agent works; default executing."`
-	Skills        []string                  `json:"skills,omitempty" nullable:"true" maxItems:"50" minLength:"1" maxLength:"256" doc:"Skills that its sessions are offered first: the id of a list, org/name, or name." example:"[\"release-notes\"]"`
-	EnvBuckets    []string                  `json:"env_buckets,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"256" doc:"Environment buckets that reach its tools besides default and that of its solution." example:"[\"reports\"]"`
-	Permissions   []schedule.PermissionRule `json:"permissions,omitempty" nullable:"true" maxItems:"200" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
-	Network       *domain.NetworkMode       `json:"network,omitempty" nullable:"true" enum:"none,rules,public" doc:"Narrows the network of its commands; left out: as the service is configured."`
-	MemoryEnabled *bool                     `json:"memory_enabled,omitempty" nullable:"true" doc:"Whether its sessions use memories; default false."`
-	Inputs        map[string]string         `json:"inputs,omitempty" nullable:"true" doc:"Values that the prompt uses as {{input.NAME}}." example:"{\"product\": \"Atlas\"}"`
+	SolutionID    *string                            `json:"solution_id,omitempty" nullable:"true" maxLength:"256" doc:"The solution of its sessions; empty: none."`
+	BizRoleID     *string                            `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256" doc:"The role of the solution; empty: none."`
+	AgentID       *string                            `json:"agent_id,omitempty" nullable:"true" maxLength:"256" doc:"The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none." example:"release-notes"`
+	Mode          httpx.Nullable[domain.Mode]        `json:"mode,omitempty" nullable:"true" enum:"executing,planning" doc:"How the agent works; null: executing."`
+	Skills        []string                           `json:"skills,omitempty" nullable:"true" maxItems:"50" minLength:"1" maxLength:"256" doc:"Skills that its sessions are offered first: the id of a list, org/name, or name." example:"[\"release-notes\"]"`
+	EnvBuckets    []string                           `json:"env_buckets,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"256" doc:"Environment buckets that reach its tools besides default and that of its solution." example:"[\"reports\"]"`
+	Permissions   []schedule.PermissionRule          `json:"permissions,omitempty" nullable:"true" maxItems:"200" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
+	Network       httpx.Nullable[domain.NetworkMode] `json:"network,omitempty" nullable:"true" enum:"none,rules,public" doc:"Narrows the network of its commands; null: as the service is configured."`
+	MemoryEnabled *bool                              `json:"memory_enabled,omitempty" nullable:"true" doc:"Whether its sessions use memories; default false."`
+	Inputs        map[string]string                  `json:"inputs,omitempty" nullable:"true" doc:"Values that the prompt uses as {{input.NAME}}." example:"{\"product\": \"Atlas\"}"`
 }
 
 func (o TaskOptions) apply(spec *schedule.TaskSpec) {
@@ -71,7 +71,6 @@ func (o TaskOptions) apply(spec *schedule.TaskSpec) {
 	fields.Set(&spec.PauseAfter, o.PauseAfter)
 	fields.Set(&spec.JitterS, o.JitterS)
 
-	fields.Set(&spec.Network, o.Network)
 	fields.Set(&spec.MemoryEnabled, o.MemoryEnabled)
 	o.applyNames(spec)
 
@@ -92,8 +91,12 @@ func (o TaskOptions) applyNames(spec *schedule.TaskSpec) {
 		}
 	}
 
-	if o.Mode != nil {
-		spec.Mode = o.Mode
+	if o.Mode.Present {
+		spec.Mode = o.Mode.Value
+	}
+
+	if o.Network.Present {
+		spec.Network = fields.Value(o.Network.Value)
 	}
 
 	if o.Skills != nil {
@@ -293,6 +296,14 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 			return httpx.Answer(a.Schedules.RunNow(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 	httpx.Register(r, httpx.Operation{
+		ID: "backfill-scheduled-task", Method: fiber.MethodPost, Path: "/api/scheduled-tasks/{id}/backfill", Tag: "Scheduled tasks",
+		Summary: "Run past ticks of a scheduled task",
+		Description: "Runs the ticks from one time to before another, one after the other, also if they ran before: their records are " +
+			"those of the last run. A disabled task runs too.",
+		Scope: auth.Schedules, Audit: "scheduled_task.backfill", Errors: httpx.Codes{403: "forbidden", 404: onTask},
+		Example: `{"from": "2026-11-25T00:00:00Z", "to": "2026-11-26T00:00:00Z"}`,
+	}, a.backfill)
+	httpx.Register(r, httpx.Operation{
 		ID: "list-scheduled-runs", Method: fiber.MethodGet, Path: "/api/scheduled-tasks/{id}/runs", Tag: "Scheduled tasks",
 		Summary:     "List the runs of a scheduled task, newest first",
 		Description: "Each tick has one record, also when nothing ran. The newest 10,000 are kept.",
@@ -368,6 +379,24 @@ func (a *SchedulesAPI) calendar(ctx context.Context, in *struct {
 ) (*httpx.Body[[]schedule.CalendarEntry], error) {
 	entries, err := a.Schedules.Calendar(ctx, httpx.CallerOf(ctx).User.ID, in.From, in.To)
 	return httpx.Answer(fields.OrEmpty(entries), err)
+}
+
+type backfillBody struct {
+	From time.Time `json:"from" doc:"The first time." example:"2026-11-25T00:00:00Z"`
+	To   time.Time `json:"to" doc:"The end, which is not included and not in the future." example:"2026-11-26T00:00:00Z"`
+}
+
+type backfilledBody struct {
+	Runs int `json:"runs" doc:"How many ticks run; at most 100." example:"1"`
+}
+
+func (a *SchedulesAPI) backfill(ctx context.Context, in *struct {
+	ScheduledTaskRef
+	Body backfillBody
+},
+) (*httpx.Body[backfilledBody], error) {
+	runs, err := a.Schedules.Backfill(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Body.From, in.Body.To)
+	return httpx.Answer(backfilledBody{Runs: runs}, err)
 }
 
 func (a *SchedulesAPI) preview(_ context.Context, in *struct {

@@ -445,6 +445,19 @@ func (r Runs) ListSchedules(ctx context.Context, token []byte, size int) (page [
 	return page, bytes.Clone(listed.GetNextPageToken()), nil
 }
 
+// BackfillSchedule runs the ticks of a task's Schedule from one time to another, one after the
+// other.
+func (r Runs) BackfillSchedule(ctx context.Context, taskID string, from, to time.Time) error {
+	_, err := r.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), Identity: requester, RequestId: domain.NewID(),
+		Patch: &schedulepb.SchedulePatch{BackfillRequest: []*schedulepb.BackfillRequest{{
+			StartTime: timestamppb.New(from), EndTime: timestamppb.New(to), OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL,
+		}}},
+	})
+
+	return err
+}
+
 // MatchingTimes returns the times, with jitter, at which a Schedule that was edited in Temporal
 // is due between from and to: at most 1,000.
 func (r Runs) MatchingTimes(ctx context.Context, taskID string, from, to time.Time) (times []time.Time, err error) {

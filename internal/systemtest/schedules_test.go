@@ -281,6 +281,28 @@ func TestScheduledTask_triggerAndBackfillInTemporal(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
+func TestScheduledTask_backfill(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Cron, spec.Enabled = "0 3 * * *", false })
+
+	// From is included, to is not; the policy of the task, which skips, does not hold.
+	night := time.Now().UTC().Truncate(24 * time.Hour).Add(-45 * time.Hour)
+	count, err := s.tasks.Backfill(t.Context(), s.caller.User.ID, task.ID, night.Add(-24*time.Hour), night.Add(24*time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, 2, count)
+
+	runs := s.ended(task.ID, 2)
+	for i, run := range runs {
+		require.Equal(t, night.Add(time.Duration(i-1)*24*time.Hour), run.ScheduledFor.UTC())
+		require.Equal(t, []any{schedule.ReasonBackfilled, domain.RunCompleted}, []any{*run.ReasonCode, run.Status})
+	}
+
+	count, err = s.tasks.Backfill(t.Context(), s.caller.User.ID, task.ID, night.Add(time.Minute), night.Add(time.Hour))
+	require.NoError(t, err)
+	require.Zero(t, count)
+}
+
 // A crash between the row and the Schedule: the row says what is wanted.
 func TestScheduledTask_convergesAfterACrash(t *testing.T) {
 	t.Parallel()

@@ -38,18 +38,51 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 			continue
 		}
 
-		if task.CronText == "" { // its times were edited in Temporal
-			err = s.matching(ctx, task, from, to, &entries[i])
-		} else {
-			err = occurrences(task, from, to, &entries[i])
-		}
-
-		if err != nil {
+		if err := s.due(ctx, task, from, to, &entries[i]); err != nil {
 			return nil, err
 		}
 	}
 
 	return entries, nil
+}
+
+// due adds the times at which a task is due.
+func (s *Service) due(ctx context.Context, task schedule.Task, from, to time.Time, entry *schedule.CalendarEntry) error {
+	if task.CronText == "" { // its times were edited in Temporal
+		return s.matching(ctx, task, from, to, entry)
+	}
+
+	return occurrences(task, from, to, entry)
+}
+
+// Backfill runs the past ticks of a user's own task from one time and before another, and
+// returns their number.
+func (s *Service) Backfill(ctx context.Context, ownerID, id string, from, to time.Time) (int, error) {
+	task, err := s.cfg.Store.ScheduledTask(ctx, ownerID, id)
+
+	switch {
+	case err != nil:
+		return 0, err
+	case task.OwnerID != ownerID:
+		return 0, schedule.NotOwnerOfTask()
+	case !from.Before(to):
+		return 0, domain.Invalidf("body.to", "must be after from")
+	case to.After(time.Now()):
+		return 0, domain.Invalidf("body.to", "must not be in the future")
+	case to.Sub(from) > maxRange:
+		return 0, domain.Invalidf("body.to", "must be at most 366 days after from")
+	}
+
+	var found schedule.CalendarEntry
+	if err := s.due(ctx, task, from, to, &found); err != nil || len(found.Occurrences) == 0 {
+		return 0, err
+	}
+
+	if len(found.Occurrences) > schedule.MaxOpenRuns {
+		return 0, domain.Invalidf("body.to", "must include at most %d ticks", schedule.MaxOpenRuns)
+	}
+
+	return len(found.Occurrences), s.cfg.Engine.BackfillSchedule(ctx, id, from, to.Add(-time.Nanosecond))
 }
 
 // matching adds the times of a Schedule that was edited in Temporal.

@@ -67,6 +67,8 @@ type Engine interface {
 	// PushSchedule leaves the times of the Schedule as they are without a plan.
 	PushSchedule(ctx context.Context, task schedule.Task, plan *cron.Plan, note string) (schedule.Observed, error)
 	TriggerSchedule(ctx context.Context, taskID string, nominal time.Time) error
+	// BackfillSchedule runs the ticks from one time to another, both included, one after the other.
+	BackfillSchedule(ctx context.Context, taskID string, from, to time.Time) error
 	DeleteSchedule(ctx context.Context, taskID string) error
 	MissingSchedule(ctx context.Context, taskID string) (schedule.Missing, error)
 	ListSchedules(ctx context.Context, token []byte, size int) (page []schedule.Listed, next []byte, err error)

@@ -2025,6 +2025,26 @@ export interface paths {
         patch: operations["update-scheduled-task"];
         trace?: never;
     };
+    "/api/scheduled-tasks/{id}/backfill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run past ticks of a scheduled task
+         * @description Runs the ticks from one time to before another, one after the other, also if they ran before: their records are those of the last run. A disabled task runs too.
+         */
+        post: operations["backfill-scheduled-task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/scheduled-tasks/{id}/run": {
         parameters: {
             query?: never;
@@ -4310,6 +4330,29 @@ export interface components {
             id: string;
             /** @description Id of what it was done to. */
             target: string;
+        } & {
+            [key: string]: unknown;
+        };
+        BackfillBody: {
+            /**
+             * Format: date-time
+             * @description The first time.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description The end, which is not included and not in the future.
+             */
+            to: string;
+        } & {
+            [key: string]: unknown;
+        };
+        BackfilledBody: {
+            /**
+             * Format: int64
+             * @description How many ticks run; at most 100.
+             */
+            runs: number;
         } & {
             [key: string]: unknown;
         };
@@ -7936,14 +7979,14 @@ export interface components {
             /** @description Whether its sessions use memories; default false. */
             memory_enabled?: boolean | null;
             /**
-             * @description How the agent works; default executing.
+             * @description How the agent works; null: executing.
              * @enum {string|null}
              */
             mode?: "executing" | "planning" | null;
             /** @description The model of its sessions; null: the service's default. */
             model?: string | null;
             /**
-             * @description Narrows the network of its commands; left out: as the service is configured.
+             * @description Narrows the network of its commands; null: as the service is configured.
              * @enum {string|null}
              */
             network?: "none" | "rules" | "public" | null;
@@ -9784,14 +9827,14 @@ export interface components {
             /** @description Whether its sessions use memories; default false. */
             memory_enabled?: boolean | null;
             /**
-             * @description How the agent works; default executing.
+             * @description How the agent works; null: executing.
              * @enum {string|null}
              */
             mode?: "executing" | "planning" | null;
             /** @description The model of its sessions; null: the service's default. */
             model?: string | null;
             /**
-             * @description Narrows the network of its commands; left out: as the service is configured.
+             * @description Narrows the network of its commands; null: as the service is configured.
              * @enum {string|null}
              */
             network?: "none" | "rules" | "public" | null;
@@ -15786,6 +15829,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ScheduledTask"];
+                };
+            };
+        };
+    };
+    "backfill-scheduled-task": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The scheduled task. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackfillBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackfilledBody"];
                 };
             };
         };

@@ -43,6 +43,18 @@ export class Api {
     );
   }
 
+  /** Run past ticks of a scheduled task. POST /api/scheduled-tasks/{id}/backfill */
+  backfillScheduledTask(
+    id: string,
+    body: Body<'backfill-scheduled-task'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'backfill-scheduled-task', 200>> {
+    return this.transport.json(
+      'POST', '/api/scheduled-tasks/{id}/backfill',
+      { id }, body, options,
+    );
+  }
+
   /** Set the session that belongs to a production solution. PUT /api/prod_solution/{prod_solution_id}/session */
   bindProdSolutionSession(
     prod_solution_id: string,

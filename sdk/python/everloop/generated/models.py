@@ -438,6 +438,20 @@ class AuditRecord(TypedDict):
     """Id of what it was done to."""
 
 
+BackfillBody = TypedDict(
+    "BackfillBody",
+    {
+        "from": "str",
+        "to": "str",
+    },
+)
+
+
+class BackfilledBody(TypedDict):
+    runs: int
+    """How many ticks run; at most 100."""
+
+
 class BackgroundTask(TypedDict):
     command: str | None
     """The command."""
@@ -2867,11 +2881,11 @@ class NewScheduledTask(TypedDict):
     memory_enabled: NotRequired[bool | None]
     """Whether its sessions use memories; default false."""
     mode: NotRequired[Literal["executing", "planning", None]]
-    """How the agent works; default executing."""
+    """How the agent works; null: executing."""
     model: NotRequired[str | None]
     """The model of its sessions; null: the service's default."""
     network: NotRequired[Literal["none", "rules", "public", None]]
-    """Narrows the network of its commands; left out: as the service is configured."""
+    """Narrows the network of its commands; null: as the service is configured."""
     notify: NotRequired[list[str] | None]
     """Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."""
     output_schema: NotRequired[dict[str, Any] | None]
@@ -4115,11 +4129,11 @@ class ScheduledTaskChange(TypedDict):
     memory_enabled: NotRequired[bool | None]
     """Whether its sessions use memories; default false."""
     mode: NotRequired[Literal["executing", "planning", None]]
-    """How the agent works; default executing."""
+    """How the agent works; null: executing."""
     model: NotRequired[str | None]
     """The model of its sessions; null: the service's default."""
     network: NotRequired[Literal["none", "rules", "public", None]]
-    """Narrows the network of its commands; left out: as the service is configured."""
+    """Narrows the network of its commands; null: as the service is configured."""
     notify: NotRequired[list[str] | None]
     """Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."""
     output_schema: NotRequired[dict[str, Any] | None]

@@ -81,6 +81,28 @@ class Api:
         )
         return answer
 
+    async def backfill_scheduled_task(
+        self,
+        id: str,
+        body: models.BackfillBody,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.BackfilledBody:
+        """Run past ticks of a scheduled task. POST /api/scheduled-tasks/{id}/backfill"""
+        answer: models.BackfilledBody = await self._transport.json(
+            "POST",
+            "/api/scheduled-tasks/{id}/backfill",
+            {"id": id},
+            body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
     async def bind_prod_solution_session(
         self,
         prod_solution_id: str,
