@@ -74,66 +74,6 @@ describe('desktop, unattended work', {
     await page.context().close();
   });
 
-  test('a schedule is made, run, changed and deleted', async () => {
-    const page = await desktop.open('/schedules');
-    await page.getByText('Nothing is scheduled').waitFor();
-    await page.getByRole('link', { name: 'New schedule' }).first().click();
-    await page.getByLabel('Title').fill('Morning report');
-    await page.getByLabel('Prompt').fill(steps(bash('mkdir -p report; echo Total > report/today.md'), { text: 'The report is written.' }));
-    await page.getByLabel('Repeats').selectOption('weekly');
-    await page.getByLabel('At', { exact: true }).fill('07:30');
-    await page.getByRole('group', { name: 'Days' }).getByText('Fri').click();
-    await page.getByLabel('Time zone').selectOption('Europe/Berlin');
-    await page.getByText('At 07:30, on Monday to Thursday').waitFor();
-    assert.equal(await page.getByRole('list', { name: 'Next runs' }).getByRole('listitem').count(), 5);
-    await page.getByLabel('Repeats').selectOption('expression');
-    await page.getByLabel('Expression').fill('61 * * * *');
-    await page.getByRole('alert').getByText(/minute/).waitFor();
-    desktop.faults.splice(0).forEach((fault) => assert.match(fault, /422/)); // the browser itself reports it
-    await page.getByLabel('Expression').fill('30 7 * * 1-4');
-    await page.getByText('At 07:30, on Monday to Thursday').waitFor();
-    await page.getByText('Outcome contract').click();
-    await page.getByLabel('Files').fill('report/*.md');
-    await page.getByLabel('Commands').fill('grep -q Total report/today.md\ntest -e missing');
-    await page.getByText('Late runs and overlaps').click();
-    await page.getByLabel('While an earlier run is active').selectOption('buffer_one');
-    await desktop.clean(page, 'new schedule');
-    await page.getByRole('button', { name: 'Create' }).click();
-
-    // The run misses one thing of its contract, and says which.
-    await page.getByRole('button', { name: 'Run now' }).click();
-    const runs = page.getByRole('region', { name: 'Runs' });
-    await runs.getByText('failed', { exact: true }).waitFor();
-    await runs.getByRole('button', { name: 'Checks 2/3' }).click();
-    await runs.getByText(/test -e missing/).last().waitFor();
-    await desktop.clean(page, 'schedule');
-    await page.getByRole('link', { name: 'Edit' }).click();
-    await page.getByLabel('Commands').fill('grep -q Total report/today.md');
-    await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByRole('button', { name: 'Run now' }).click();
-    await runs.getByText('completed', { exact: true }).waitFor();
-    await runs.getByText('run now').first().waitFor();
-    assert.equal(await runs.getByRole('link', { name: 'Session' }).count(), 2);
-    const task = new URL(page.url()).pathname.split('/')[2];
-    const saved = await fixture.rest.get(`/api/scheduled-tasks/${task}`);
-    assert.deepEqual(
-      [saved.cron, saved.timezone, saved.overlap, saved.files], ['30 7 * * 1-4', 'Europe/Berlin', 'buffer_one', ['report/*.md']],
-    );
-
-    await page.getByRole('button', { name: 'Disable' }).click();
-    await page.getByText(/disabled: never due/).waitFor();
-    await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Schedules' }).click();
-    await page.getByRole('switch', { name: 'Morning report is enabled' }).click();
-    await eventually('the schedule is enabled', async () => (await fixture.rest.get(`/api/scheduled-tasks/${task}`)).enabled);
-    await desktop.clean(page, 'schedules');
-    await page.getByRole('main').getByRole('link', { name: 'Morning report' }).click();
-    await page.getByRole('button', { name: 'Delete the schedule' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-    await page.getByText('Nothing is scheduled').waitFor();
-    assert.deepEqual(desktop.faults, []);
-    await page.context().close();
-  });
-
   test('an agent is made; sessions begin with it, and instances of it', async () => {
     const page = await desktop.open('/agents');
     await page.getByText('There is no agent yet').waitFor();

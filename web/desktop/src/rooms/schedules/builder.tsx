@@ -22,10 +22,12 @@ const two = (value: number) => String(value).padStart(2, '0');
 export function CronBuilder({
   cron,
   zone,
+  end,
   change,
 }: {
   cron: string;
   zone: string;
+  end?: string;
   change: (part: { cron?: string; timezone?: string }) => void;
 }) {
   const [plan, setPlan] = useState<Plan>(() => planOf(cron));
@@ -165,13 +167,13 @@ export function CronBuilder({
           })}
         </div>
       )}
-      <Preview cron={cronOf(plan)} zone={zone} />
+      <Preview cron={cronOf(plan)} zone={zone} end={end} />
     </fieldset>
   );
 }
 
-/** Preview says in words when an expression is due, and the next times. */
-export function Preview({ cron, zone }: { cron: string; zone: string }) {
+/** Preview describes an expression in words, with its next times up to the end of the schedule. */
+export function Preview({ cron, zone, end }: { cron: string; zone: string; end?: string | null | undefined }) {
   const [asked, setAsked] = useState({ cron, zone });
   useEffect(() => {
     const timer = setTimeout(() => setAsked({ cron, zone }), 250);
@@ -187,14 +189,15 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
     return <p role="alert" className="text-sm text-bad">{fields[0]?.message ?? errorText(preview.error)}</p>;
   }
   if (!preview.data) return <p className="text-sm text-soft">…</p>;
+  const occurrences = preview.data.occurrences.filter((at) => !end || new Date(at) < new Date(end));
   return (
     <div className="rounded-md bg-panel px-3 py-2 text-sm" aria-live="polite">
       <p className="font-medium">
         {cronText(asked.cron, preview.data.cron_text)} <span className="inline-block font-mono text-xs font-normal text-soft">{cron}</span>
       </p>
-      {preview.data.occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
+      {occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
         <ol aria-label={t('Next runs')} className="mt-1 text-soft">
-          {preview.data.occurrences.map((at) => {
+          {occurrences.map((at) => {
             const change = changeAt(at, preview.data);
             return (
               <li key={at}>

@@ -1,15 +1,18 @@
-import type { Body, Schemas } from '@everloop/sdk';
-import { EverloopError } from '@everloop/sdk';
+import { EverloopError, type Schemas } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
-import { t } from '../../lib/i18n';
+import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
+import { rich, t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { Loaded, Page } from '../../ui/page';
-import { Crumbs, linesOf, objectOf } from '../unattended/pieces';
+import { Pairs, valuesOf } from '../unattended/pairs';
+import { Crumbs, objectOf } from '../unattended/pieces';
+import { AgentField, EnvironmentFields, ModeField, ModelField, Part, SkillsField } from '../unattended/setup-fields';
 import { CronBuilder } from './builder';
+import { bodyOf, type Draft, draftOf } from './draft';
+import { Insert, inserted } from './insert';
 import { overlaps } from './words';
 
 type Task = Schemas['ScheduledTask'];
@@ -30,109 +33,32 @@ export default function EditSchedule() {
   );
 }
 
-interface Draft {
-  title: string;
-  prompt: string;
-  cron: string;
-  timezone: string;
-  enabled: boolean;
-  model: string;
-  persistent: boolean;
-  skip_confirmations: boolean;
-  overlap: Task['overlap'];
-  catchup: string; // minutes
-  jitter: string; // seconds
-  pause: string; // failures in a row
-  expires: string; // local
-  tokens: string;
-  cost: string;
-  timeout: string; // minutes
-  on_timeout: 'choose' | 'first_option';
-  escalate: string; // minutes
-  files: string;
-  commands: string;
-  schema: string;
-  notify: string[];
-}
-
-const text = (value: number | null | undefined, unit = 1): string => (value === null || value === undefined ? '' : String(value / unit));
-const localTime = (iso: string | null): string => {
-  if (!iso) return '';
-  const at = new Date(iso);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-};
-
-const draftOf = (task: Task | undefined): Draft => ({
-  title: task?.title ?? '',
-  prompt: task?.prompt ?? '',
-  cron: task?.cron ?? '0 9 * * 1-5',
-  timezone: task?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
-  enabled: task?.enabled ?? true,
-  model: task?.model ?? '',
-  persistent: task?.persistent ?? false,
-  skip_confirmations: task?.skip_confirmations ?? false,
-  overlap: task?.overlap ?? 'skip',
-  catchup: text(task?.catchup_window_s ?? 3600, 60),
-  jitter: text(task?.jitter_s ?? 0),
-  pause: text(task?.pause_on_failure_after ?? 5),
-  expires: localTime(task?.expires_at ?? null),
-  tokens: text(task?.budget?.max_tokens),
-  cost: text(task?.budget?.max_cost),
-  timeout: text(task?.question_policy?.timeout_s, 60),
-  on_timeout: task?.question_policy?.on_timeout === 'first_option' ? 'first_option' : 'choose',
-  escalate: text(task?.question_policy?.escalate_after_s, 60),
-  files: task?.files.join('\n') ?? '',
-  commands: task?.commands.join('\n') ?? '',
-  schema: task?.output_schema ? JSON.stringify(task.output_schema, null, 2) : '',
-  notify: task?.notify ?? [],
-});
-
-const number = (value: string, unit = 1): number | null => (value.trim() === '' ? null : Math.round(Number(value) * unit));
-
-/** bodyOf makes the request of what was entered. */
-export function bodyOf(draft: Draft): Body<'create-scheduled-task'> {
-  const schema = objectOf(draft.schema);
-  const policy = { timeout_s: number(draft.timeout, 60), escalate_after_s: number(draft.escalate, 60) };
-  return {
-    title: draft.title.trim(),
-    prompt: draft.prompt,
-    cron: draft.cron,
-    timezone: draft.timezone,
-    enabled: draft.enabled,
-    model: draft.model || null,
-    persistent: draft.persistent,
-    skip_confirmations: draft.skip_confirmations,
-    overlap: draft.overlap,
-    catchup_window_s: number(draft.catchup, 60) ?? 3600,
-    jitter_s: number(draft.jitter) ?? 0,
-    pause_on_failure_after: number(draft.pause) ?? 5,
-    expires_at: draft.expires ? new Date(draft.expires).toISOString() : null,
-    budget: draft.tokens || draft.cost ? { max_tokens: number(draft.tokens), max_cost: draft.cost ? Number(draft.cost) : null } : null,
-    question_policy: policy.timeout_s || policy.escalate_after_s ? { ...policy, on_timeout: draft.on_timeout } : null,
-    files: linesOf(draft.files),
-    commands: linesOf(draft.commands),
-    output_schema: 'value' in schema ? schema.value : null,
-    notify: draft.notify,
-  };
-}
-
 function Form({ task }: { task?: Task }) {
   const navigate = useNavigate();
   const [draft, setDraft] = useState(() => draftOf(task));
   const [error, setError] = useState<unknown>();
-  const models = useQuery({ queryKey: ['models'], queryFn: ({ signal }) => api().listModels({ signal }), staleTime: 60_000 });
   const webhooks = useQuery({ queryKey: ['webhooks', 'list'], queryFn: ({ signal }) => api().listWebhooks({ signal }), staleTime: 60_000 });
+  const workspaces = useQuery({
+    queryKey: ['board', 'workspaces', 'all'],
+    queryFn: ({ signal }) => api().listProdWorkspaces({ query: { limit: 200 }, signal }),
+    staleTime: 60_000,
+  });
+  const prompt = useRef<HTMLTextAreaElement>(null);
   const change = (part: Partial<Draft>) => setDraft((was) => ({ ...was, ...part }));
   const save = useAction(() => (task ? api().updateScheduledTask(task.id, bodyOf(draft)) : api().createScheduledTask(bodyOf(draft))), {
     done: task ? t('The schedule was saved.') : t('The schedule was created.'), refresh: [['schedules']],
   });
   const schema = objectOf(draft.schema);
+  const inputs = valuesOf(draft.inputs);
   const schemaError = 'error' in schema ? schema.error : undefined;
   const at = (field: string) =>
     error instanceof EverloopError ? error.errors.find((one) => one.location.startsWith(`body.${field}`))?.message : undefined;
+  const wrong = (...fields: string[]) => fields.some((field) => at(field) !== undefined);
+  const setup = (part: Partial<Draft['setup']>) => setDraft((was) => ({ ...was, setup: { ...was.setup, ...part } }));
+  const own = !draft.setup.agent.startsWith('agent:'); // a production agent defines the rest
   const submit = async (event: FormEvent) => {
     event.preventDefault();
-    if (schemaError) return;
+    if (schemaError || inputs.fault) return;
     setError(undefined);
     try {
       const saved = await save.mutateAsync();
@@ -156,45 +82,72 @@ function Form({ task }: { task?: Task }) {
           />
         )}
       </Field>
-      <Field label={t('Prompt')} error={at('prompt')} hint={t('Sent to the agent at each planned time. Describe the result that you expect.')}>
-        {(ids) => (
-          <Area {...ids} value={draft.prompt} onChange={(event) => change({ prompt: event.target.value })} required rows={5} dir="auto" />
-        )}
-      </Field>
-      <CronBuilder cron={draft.cron} zone={draft.timezone} change={(part) => change(part)} />
+      <div className="space-y-1.5">
+        <Field label={t('Prompt')} error={at('prompt')} hint={t('Sent to the agent at each planned time. Describe the result that you expect.')}>
+          {(ids) => (
+            <Area
+              {...ids}
+              ref={prompt}
+              value={draft.prompt}
+              onChange={(event) => change({ prompt: event.target.value })}
+              required
+              rows={5}
+              dir="auto"
+            />
+          )}
+        </Field>
+        <Insert
+          inputs={Object.keys(inputs.values)}
+          insert={(text) => change({ prompt: inserted(draft.prompt, text, prompt.current) })}
+        />
+      </div>
+      <CronBuilder cron={draft.cron} zone={draft.timezone} end={draft.expires} change={(part) => change(part)} />
       {at('cron') && (
         <p role="alert" className="text-sm text-bad">
           {at('cron')}
         </p>
       )}
-      <Check
-        label={t('Enabled')}
-        hint={t('A disabled schedule does not run by itself. You can still run it now.')}
-        checked={draft.enabled}
-        onChange={(event) => change({ enabled: event.target.checked })}
-      />
-
+      <More open={task !== undefined} wrong={error !== undefined || inputs.fault !== undefined || schemaError !== undefined}>
       <Part
-        title={t('Session of a run')}
-        open={task !== undefined && (task.model !== null || task.persistent || task.skip_confirmations || Boolean(task.budget))}
+        title={t('Agent and model')}
+        note={t('who does the work')}
+        open={task !== undefined && (draft.setup.agent !== '' || draft.model !== '' || draft.setup.mode !== '' || draft.setup.skills !== '')}
+        wrong={wrong('agent_id', 'solution_id', 'biz_role_id', 'model', 'mode', 'skills')}
       >
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label={t('Model')} error={at('model')}>
-            {(ids) => (
-              <Select {...ids} value={draft.model} onChange={(event) => change({ model: event.target.value })}>
-                <option value="">{models.data ? t('{model} (default)', { model: models.data.default }) : t('Default model')}</option>
-                {draft.model && !models.data?.models.some((one) => one.id === draft.model) && (
-                  <option value={draft.model}>{draft.model}</option>
-                )}
-                {models.data?.models.map((one) => (
-                  <option key={one.id} value={one.id}>
-                    {one.name || one.id}
-                  </option>
-                ))}
-              </Select>
-            )}
-          </Field>
-          <span className="max-sm:hidden" />
+          <AgentField
+            value={draft.setup.agent}
+            change={(agent) => setup({ agent })}
+            error={at('agent_id') ?? at('solution_id') ?? at('biz_role_id')}
+          />
+          <ModelField value={draft.model} change={(model) => change({ model })} error={at('model')} />
+          {own && <ModeField value={draft.setup.mode} change={(mode) => setup({ mode })} />}
+        </div>
+        {own && <SkillsField value={draft.setup.skills} change={(skills) => setup({ skills })} error={at('skills')} />}
+      </Part>
+
+      <Part
+        title={t('Inputs of the prompt')}
+        note={t('values that you change without changing the prompt')}
+        open={draft.inputs.length > 0}
+        wrong={wrong('inputs') || inputs.fault !== undefined}
+      >
+        <p className="text-sm text-soft">
+          {rich('In the prompt, {reference} stands for the value of the input “topic”.', {
+            reference: <code key="reference">{'{{input.topic}}'}</code>,
+          })}
+        </p>
+        <Pairs rows={draft.inputs} change={(next) => change({ inputs: next })} add={t('Add an input')} />
+        {(inputs.fault ?? at('inputs')) && <p role="alert" className="text-xs text-bad">{inputs.fault ?? at('inputs')}</p>}
+      </Part>
+
+      <Part
+        title={t('Session and budget')}
+        note={t('one for each run, without a limit')}
+        open={task !== undefined && (task.persistent || Boolean(task.budget) || task.workspace_id !== null)}
+        wrong={wrong('budget', 'workspace_id')}
+      >
+        <div className="grid gap-3 sm:grid-cols-2">
           <Field label={t('Budget in tokens')} error={at('budget.max_tokens')} hint={t('Empty: no limit.')}>
             {(ids) => (
               <Input {...ids} type="number" min={1} value={draft.tokens} onChange={(event) => change({ tokens: event.target.value })} />
@@ -212,6 +165,23 @@ function Form({ task }: { task?: Task }) {
               />
             )}
           </Field>
+          {((workspaces.data?.items ?? []).length > 0 || draft.workspace) && (
+            <Field label={t('Shared with the workspace')} error={at('workspace_id')} hint={t('Its members can read the schedule and its sessions.')}>
+              {(ids) => (
+                <Select {...ids} value={draft.workspace} onChange={(event) => change({ workspace: event.target.value })}>
+                  <option value="">{t('no workspace')}</option>
+                  {draft.workspace && !workspaces.data?.items.some((one) => one.id === draft.workspace) && (
+                    <option value={draft.workspace}>{draft.workspace}</option>
+                  )}
+                  {workspaces.data?.items.map((one) => (
+                    <option key={one.id} value={one.id}>
+                      {one.name}
+                    </option>
+                  ))}
+                </Select>
+              )}
+            </Field>
+          )}
         </div>
         <Check
           label={t('All runs share one session')}
@@ -219,16 +189,26 @@ function Form({ task }: { task?: Task }) {
           checked={draft.persistent}
           onChange={(event) => change({ persistent: event.target.checked })}
         />
-        <Check
-          label={t('Go on without asking')}
-          hint={t('Permission requests are granted, except for network access; questions go back to the model.')}
-          checked={draft.skip_confirmations}
-          onChange={(event) => change({ skip_confirmations: event.target.checked })}
-        />
+      </Part>
+
+      <Part
+        title={t('Environment and permissions')}
+        note={t('what its commands may see and do')}
+        open={task !== undefined && own && (draft.setup.buckets.length > 0 || draft.setup.network !== '' || draft.setup.memory
+          || draft.setup.permissions.length > 0)}
+        wrong={wrong('env_buckets', 'network', 'memory_enabled', 'permissions')}
+      >
+        {own ? (
+          <EnvironmentFields setup={draft.setup} change={setup} at={at} />
+        ) : (
+          <p className="text-sm text-soft">{t('The chosen agent defines them.')}</p>
+        )}
       </Part>
 
       <Part
         title={t('Late runs and overlaps')}
+        note={t('when runs are late, long or fail')}
+        wrong={wrong('overlap', 'catchup_window_s', 'pause_on_failure_after', 'jitter_s', 'expires_at')}
         open={task !== undefined && (task.overlap !== 'skip' || task.expires_at !== null || task.jitter_s > 0)}
       >
         <div className="grid gap-3 sm:grid-cols-2">
@@ -293,7 +273,18 @@ function Form({ task }: { task?: Task }) {
         </div>
       </Part>
 
-      <Part title={t('Questions and notices')} open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0)}>
+      <Part
+        title={t('Questions and notices')}
+        note={t('who answers, and who is told')}
+        open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0 || task.skip_confirmations)}
+        wrong={wrong('question_policy', 'notify')}
+      >
+        <Check
+          label={t('Go on without asking')}
+          hint={t('Permission requests are granted, except for network access; questions go back to the model.')}
+          checked={draft.skip_confirmations}
+          onChange={(event) => change({ skip_confirmations: event.target.checked })}
+        />
         <p className="text-sm text-soft">{t('By default, a question waits in the inbox and the run waits for its answer.')}</p>
         <div className="grid gap-3 sm:grid-cols-2">
           <Field
@@ -357,6 +348,8 @@ function Form({ task }: { task?: Task }) {
 
       <Part
         title={t('Outcome contract')}
+        note={t('what must be there after a run')}
+        wrong={wrong('files', 'commands', 'output_schema') || schemaError !== undefined}
         open={task !== undefined && (task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null)}
       >
         <p className="text-sm text-soft">
@@ -407,6 +400,13 @@ function Form({ task }: { task?: Task }) {
           )}
         </Field>
       </Part>
+      <Check
+        label={t('Enabled')}
+        hint={t('A disabled schedule does not run by itself. You can still run it now.')}
+        checked={draft.enabled}
+        onChange={(event) => change({ enabled: event.target.checked })}
+      />
+      </More>
 
       <div className="flex justify-end gap-2 border-t pt-4">
         <Button onClick={back}>{t('Cancel')}</Button>
@@ -418,11 +418,16 @@ function Form({ task }: { task?: Task }) {
   );
 }
 
-function Part({ title, open, children }: { title: string; open: boolean; children: React.ReactNode }) {
+/** More has what a new schedule does not need. */
+function More({ open: initial, wrong, children }: { open: boolean; wrong: boolean; children: ReactNode }) {
+  const [open, setOpen] = useState(initial);
+  useEffect(() => {
+    if (wrong) setOpen(true);
+  }, [wrong]);
   return (
-    <details open={open} className="rounded-lg border">
-      <summary className="cursor-pointer px-3 py-2 text-sm font-medium">{title}</summary>
-      <div className="space-y-3 border-t p-3">{children}</div>
+    <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary className="cursor-pointer text-sm font-medium text-accent hover:underline">{t('More options')}</summary>
+      {open && <div className="mt-3 space-y-3">{children}</div>}
     </details>
   );
 }

@@ -1,7 +1,7 @@
 import type { Schemas } from '@everloop/sdk';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { CircleCheck, CircleX, Pencil, Play, Trash2 } from 'lucide-react';
+import { CalendarClock, CircleCheck, CircleX, History, Pencil, Play, Trash2 } from 'lucide-react';
 import { useState } from 'react';
 import { cost, dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
@@ -9,11 +9,15 @@ import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
 import { FormDialog } from '../../ui/dialog';
+import { Field, Input } from '../../ui/field';
 import { Badge, Empty, Loaded, More, Page } from '../../ui/page';
 import { Prose } from '../../ui/markdown';
+import { pairsOf } from '../unattended/pairs';
 import { Crumbs, Facts, secondsText, Section, SessionLink, State, usageText } from '../unattended/pieces';
 import { Preview } from './builder';
 import { cronText } from './cron-text';
+import { localTime } from './draft';
+import { networks } from '../unattended/setup-fields';
 import { outcomeOf, overlaps, reasonOf } from './words';
 
 type Task = Schemas['ScheduledTask'];
@@ -72,7 +76,7 @@ export default function Schedule() {
     >
       <div className="mx-auto max-w-4xl space-y-6">
         <Loaded query={task}>{(found) => <About task={found} />}</Loaded>
-        <Runs id={id} />
+        <Runs id={id} start={() => run.mutate()} />
       </div>
       <FormDialog
         open={deleting}
@@ -102,7 +106,7 @@ function About({ task }: { task: Task }) {
       <div className="grid gap-4 md:grid-cols-2">
         <div className="space-y-3">
           {task.enabled ? (
-            <Preview cron={task.cron} zone={task.timezone} />
+            <Preview cron={task.cron} zone={task.timezone} end={task.expires_at} />
           ) : (
             <p className="rounded-md bg-panel px-3 py-2 text-sm">
               <span className="font-medium">{cronText(task.cron, task.cron_text)}</span> <span className="text-soft">· {t('disabled: never due')}</span>
@@ -114,7 +118,17 @@ function About({ task }: { task: Task }) {
               [t('Meanwhile'), t('while a run is active: {rule}', { rule: overlaps[task.overlap] })],
               [t('Late'), t('runs start up to {time} late', { time: secondsText(task.catchup_window_s) })],
               [t('Ends'), task.expires_at && dateTime(task.expires_at)],
+              [t('Agent'), task.agent_id ?? [task.solution_id, task.biz_role_id].filter(Boolean).join(' / ')],
               [t('Model'), task.model],
+              [t('Mode'), task.mode === 'planning' && t('plan')],
+              [t('Skills'), task.skills?.join(', ')],
+              [t('Environment'), task.env_buckets?.join(', ')],
+              [t('Network'), task.network && networks[task.network]],
+              [t('Memories'), task.memory_enabled && t('used')],
+              [
+                t('Permissions'),
+                (task.permissions ?? []).length > 0 && plural(task.permissions?.length ?? 0, '{count} rule', '{count} rules'),
+              ],
               [t('Session'), task.persistent && t('all runs share one')],
               [
                 t('Asks'),
@@ -148,6 +162,11 @@ function About({ task }: { task: Task }) {
           <Prose text={task.prompt} />
         </section>
       </div>
+      {Object.keys(task.inputs ?? {}).length > 0 && (
+        <Section title={t('Inputs of the prompt')}>
+          <Facts list={pairsOf(task.inputs).map(({ name, value }) => [name, <span key={name} className="whitespace-pre-wrap">{value}</span>])} />
+        </Section>
+      )}
       {(task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null) && (
         <Section title={t('Outcome contract')}>
           <Facts
@@ -193,20 +212,38 @@ function About({ task }: { task: Task }) {
   );
 }
 
-function Runs({ id }: { id: string }) {
+function Runs({ id, start }: { id: string; start: () => void }) {
   const runs = useInfiniteQuery({
     queryKey: ['schedules', id, 'runs'], initialPageParam: 0,
     queryFn: ({ pageParam, signal }) => api().listScheduledRuns(id, { query: { offset: pageParam, limit: pageSize }, signal }),
     getNextPageParam: (last, all) => (last.length === pageSize ? all.length * pageSize : undefined),
     refetchInterval: ({ state }) => (state.data?.pages[0]?.some((run) => run.status === 'running') ? 2500 : 15_000),
   });
+  const [filling, setFilling] = useState(false);
   return (
-    <Section title={t('Runs')}>
+    <Section
+      title={t('Runs')}
+      actions={
+        <Button small onClick={() => setFilling(true)}>
+          <History size={14} aria-hidden />
+          {t('Backfill')}
+        </Button>
+      }
+    >
       <Loaded
         query={runs}
         isEmpty={(data) => data.pages[0]?.length === 0}
         empty={
-          <Empty title={t('It has not run yet')}>
+          <Empty
+            icon={<CalendarClock size={28} />}
+            title={t('It has not run yet')}
+            action={
+              <Button look="primary" onClick={start}>
+                <Play size={14} aria-hidden />
+                {t('Run now')}
+              </Button>
+            }
+          >
             {t('Each planned time has a record here. When nothing ran, it shows the reason.')}
           </Empty>
         }
@@ -220,13 +257,47 @@ function Runs({ id }: { id: string }) {
         )}
       </Loaded>
       <More pages={runs} />
+      {filling && <Backfill id={id} close={() => setFilling(false)} />}
     </Section>
+  );
+}
+
+// Backfill asks for a period, and runs the planned times in it.
+function Backfill({ id, close }: { id: string; close: () => void }) {
+  const [from, setFrom] = useState(() => localTime(new Date(new Date().setHours(-24, 0, 0, 0)).toISOString()));
+  const [to, setTo] = useState(() => localTime(new Date().toISOString()));
+  const fill = useAction(
+    () => api().backfillScheduledTask(id, { from: new Date(from).toISOString(), to: new Date(to).toISOString() }),
+    {
+      done: ({ runs }) => (runs === 0 ? t('The period has no planned times.') : plural(runs, '{count} run starts.', '{count} runs start.')),
+      refresh: [['schedules']],
+    },
+  );
+  return (
+    <FormDialog
+      open
+      onOpenChange={close}
+      title={t('Backfill')}
+      confirm={t('Start the runs')}
+      submit={() => fill.mutateAsync()}
+      description={t('Runs the planned times of a past period, one after the other, for example after an outage. At most 100.')}
+    >
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label={t('From')}>
+          {(ids) => <Input {...ids} type="datetime-local" required value={from} onChange={(event) => setFrom(event.target.value)} />}
+        </Field>
+        <Field label={t('Until')}>
+          {(ids) => <Input {...ids} type="datetime-local" required value={to} onChange={(event) => setTo(event.target.value)} />}
+        </Field>
+      </div>
+    </FormDialog>
   );
 }
 
 function RunRow({ run }: { run: Run }) {
   const [open, setOpen] = useState(false);
-  const reason = run.reason_code === 'run_now' && run.status !== 'failed' ? '' : reasonOf(run);
+  const byHand = run.reason_code === 'run_now' || run.reason_code === 'backfilled';
+  const reason = byHand && run.status !== 'failed' ? '' : reasonOf(run);
   const ran = run.outcome === 'fired' || run.outcome === 'caught_up';
   return (
     <li className="px-3 py-2 text-sm">
@@ -241,7 +312,7 @@ function RunRow({ run }: { run: Run }) {
           <span className="text-soft">
             {[
               outcomeOf(run),
-              run.drift_ms > 0 && run.reason_code !== 'run_now' && t('drift {time}', { time: duration(run.drift_ms) }),
+              run.drift_ms > 0 && !byHand && t('drift {time}', { time: duration(run.drift_ms) }),
               run.attempt > 1 && t('attempt {attempt}', { attempt: run.attempt }),
             ]
               .filter(Boolean)

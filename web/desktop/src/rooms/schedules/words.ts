@@ -29,7 +29,7 @@ const reasons: Record<string, string> = {
 /** outcomeOf says what became of a tick, in one word. */
 export function outcomeOf(run: Run): string {
   switch (run.outcome) {
-    case 'fired': return run.reason_code === 'run_now' ? t('run now') : word('fired');
+    case 'fired': return run.reason_code === 'run_now' ? t('run now') : run.reason_code === 'backfilled' ? t('backfilled') : word('fired');
     case 'caught_up': return t('caught up');
     default: return word(run.outcome);
   }
