@@ -8,6 +8,7 @@ type SessionRun struct {
 	SessionID  SessionID
 	OwnerID    string
 	SolutionID string
+	ParentRun  string // what the session was made for, as operators search for it; empty: a user
 	Model      *string
 	// Open says that its run should be open, waiting or at work: it is signalled before one is started.
 	Open bool

@@ -113,6 +113,7 @@ const (
 type NewSession struct {
 	ID              SessionID    // empty: a new one
 	Class           SessionClass // empty: chat
+	ParentRun       string       // what it is made for (durable.Attributes); empty: a user
 	Intent          string
 	SolutionID      *string
 	BizRoleID       *string

@@ -204,6 +204,13 @@ func describe(ctx workflow.Context, begun contract.BeginChatOut) {
 	setStatus(ctx, details, "running")
 }
 
+// worksIn records the session in which a run works, which is created by its first step.
+func worksIn(ctx workflow.Context, sessionID domain.SessionID) {
+	if sessionID != "" {
+		_ = workflow.UpsertTypedSearchAttributes(ctx, durable.SessionID.ValueSet(string(sessionID)))
+	}
+}
+
 func setStatus(ctx workflow.Context, details, status string) {
 	workflow.SetCurrentDetails(ctx, details)
 	_ = workflow.UpsertTypedSearchAttributes(ctx, durable.ChatStatus.ValueSet(status))

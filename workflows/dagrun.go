@@ -312,20 +312,22 @@ func (r *dagRun) startChild(ctx workflow.Context, a *attempt, u *dagrun.Unit, ou
 		in   any
 	)
 
-	found := []temporal.SearchAttributeUpdate{durable.OwnerID.ValueSet(out.OwnerID), durable.SolutionID.ValueSet(out.SolutionID)}
+	found := durable.Attributes{
+		SessionID: string(out.SessionID), OwnerID: out.OwnerID, SolutionID: out.SolutionID,
+		ParentRun: workflow.GetInfo(ctx).WorkflowExecution.ID,
+	}
 	if out.ChildID != "" {
 		options.WorkflowID = durable.DAGRunWorkflowID(out.SolutionID, out.ChildID)
 		name, in = contract.WorkflowDAGRun, contract.DAGRunInput{RunID: out.ChildID}
-		found = append(found, durable.Kind.ValueSet("dag"))
+		found.Kind = "dag"
 	} else {
 		options.WorkflowID = durable.SessionWorkflowID(string(out.SessionID))
 		name, in = contract.WorkflowChat, contract.ChatInput{SessionID: out.SessionID}
-		found = append(found, durable.Kind.ValueSet("chat"), durable.SessionID.ValueSet(string(out.SessionID)),
-			durable.ChatStatus.ValueSet("running"))
+		found.Kind, found.ChatStatus = "chat", "running"
 	}
 
 	a.child = options.WorkflowID
-	options.TypedSearchAttributes = temporal.NewSearchAttributes(found...)
+	options.TypedSearchAttributes = found.Typed()
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), name, in)
 
 	err := child.GetChildWorkflowExecution().Get(ctx, nil)

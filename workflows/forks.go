@@ -17,15 +17,13 @@ type openFork struct {
 	resumed int  // number of the last Resume signal that it was sent
 }
 
-// forkAttributes are those by which operators find the run of a sub-agent: its owner is that
-// of the run which starts it.
-func forkAttributes(ctx workflow.Context, sessionID domain.SessionID) temporal.SearchAttributes {
-	found := []temporal.SearchAttributeUpdate{durable.SessionID.ValueSet(string(sessionID)), durable.Kind.ValueSet("fork")}
-	if owner, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(durable.OwnerID); known {
-		found = append(found, durable.OwnerID.ValueSet(owner))
-	}
+// forkAttributes returns the search attributes of a sub-agent's run: those of the run that starts
+// it, which works for the same session.
+func forkAttributes(ctx workflow.Context) temporal.SearchAttributes {
+	attributes := durable.AttributesOf(workflow.GetTypedSearchAttributes(ctx))
+	attributes.Kind, attributes.ChatStatus = "fork", "running"
 
-	return temporal.NewSearchAttributes(found...)
+	return attributes.Typed()
 }
 
 // runFork starts the child workflow of a sub-agent's call, and waits for its end.
@@ -41,7 +39,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 		WorkflowID: durable.ForkWorkflowID(string(l.chatID), call.ID), StaticSummary: call.Summary,
 		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
-		TypedSearchAttributes: forkAttributes(ctx, l.sessionID),
+		TypedSearchAttributes: forkAttributes(ctx),
 	})
 
 	var out contract.ForkOut

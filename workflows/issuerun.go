@@ -14,6 +14,8 @@ func IssueRun(ctx workflow.Context, in contract.IssueRunInput) error {
 	workflow.SetCurrentDetails(ctx, "issue run "+in.RunID)
 
 	out, err := contract.BeginIssueRun.Run(ctx, in, "Send the issue to the agent")
+	worksIn(ctx, out.SessionID)
+
 	for err == nil && !out.Ended {
 		workflow.SetCurrentDetails(ctx, "issue run "+in.RunID+" waits for the end of its chat")
 		contract.ChatEnded.Receive(ctx)

@@ -28,6 +28,8 @@ func ScheduledRun(ctx workflow.Context, in contract.ScheduledRunInput) error {
 	steps, _ := workflow.NewDisconnectedContext(ctx)
 
 	out, err := contract.BeginScheduledRun.Run(steps, begin, "Send the prompt")
+	worksIn(ctx, out.SessionID)
+
 	for err == nil && !out.Ended && !out.Check {
 		workflow.SetCurrentDetails(ctx, "run "+in.RunID+" of a scheduled task waits for the end of its chat")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/contract"
+	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -18,7 +19,7 @@ type Schedules struct {
 
 // ScheduledTasks start and end runs. An error is retried.
 type ScheduledTasks interface {
-	Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, error)
+	Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, domain.SessionID, error)
 	Cancel(ctx context.Context, runID string) error
 	End(ctx context.Context, runID string) (schedule.RunNext, error)
 	// ToCheck gives a run whose chat was completed; false: it has ended.
@@ -28,11 +29,14 @@ type ScheduledTasks interface {
 
 // BeginScheduledRun makes the record of a run and sends its message, once.
 func (s *Schedules) BeginScheduledRun(ctx context.Context, in contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
-	next, err := s.Tasks.Begin(
+	next, sessionID, err := s.Tasks.Begin(
 		ctx,
 		schedule.RunStart{RunID: in.RunID, Execution: in.Execution, StartedAt: in.StartedAt, Resumed: in.Resumed},
 	)
-	return runOut(next), err
+	out := runOut(next)
+	out.SessionID = sessionID
+
+	return out, err
 }
 
 // StopScheduledRun stops the chat of a run whose workflow is cancelled.

@@ -1,6 +1,9 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/domain"
+	"everloop/internal/durable"
+)
 
 // WorkflowIssueRun is the name of the workflow type of issue runs, as operators see it.
 const WorkflowIssueRun = "IssueRun"
@@ -16,7 +19,8 @@ var (
 	EndIssueRun   = durable.Activity[IssueRunInput, IssueRunOut]{Name: "issue.end", Preset: durable.Store}
 )
 
-// IssueRunOut reports whether the run has ended.
+// IssueRunOut reports whether the run has ended, and in which session it works.
 type IssueRunOut struct {
-	Ended bool `json:"ended,omitempty"`
+	Ended     bool             `json:"ended,omitempty"`
+	SessionID domain.SessionID `json:"session,omitempty"` // of BeginIssueRun
 }

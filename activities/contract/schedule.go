@@ -46,6 +46,7 @@ var CheckScheduledRun = durable.Activity[ScheduledRunInput, ScheduledRunOut]{Nam
 
 // ScheduledRunOut reports whether the run has ended, or its outcome must be checked.
 type ScheduledRunOut struct {
-	Ended bool `json:"ended,omitempty"`
-	Check bool `json:"check,omitempty"`
+	Ended     bool             `json:"ended,omitempty"`
+	Check     bool             `json:"check,omitempty"`
+	SessionID domain.SessionID `json:"session,omitempty"` // of BeginScheduledRun
 }

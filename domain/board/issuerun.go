@@ -153,6 +153,7 @@ func MessageID(runID string, round int) string { return fmt.Sprintf("issue-run/%
 // ClaimedIssueRun is a run to execute.
 type ClaimedIssueRun struct {
 	RunID       string
+	IssueID     string
 	Ended       bool // there is no work left
 	Begun       bool // its message was sent
 	AgentID     string

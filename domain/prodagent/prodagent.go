@@ -267,6 +267,7 @@ type WorkerReport struct {
 type Start struct {
 	SessionID domain.SessionID    // chosen by the caller, so that a start can be repeated
 	Class     domain.SessionClass // empty: chat
+	ParentRun string              // what the session is made for (durable.Attributes); empty: a user
 
 	// Exactly one of them identifies the agent.
 	RecordID   string // a production agent

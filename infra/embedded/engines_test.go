@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
@@ -123,9 +122,6 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	c := temporalClient(t, at)
 	_, err = c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: "session/kept", TaskQueue: taskQueue,
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-			sdktemporal.NewSearchAttributeKeyKeyword("SessionId").ValueSet("kept"),
-			sdktemporal.NewSearchAttributeKeyKeyword("ChatStatus").ValueSet("running")),
 	}, "parked")
 	require.NoError(t, err)
 }
@@ -167,7 +163,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	c := temporalClient(t, at)
 	require.Eventually(t, func() bool {
 		count, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Query: `SessionId = "kept" AND ChatStatus = "running" AND ExecutionStatus = "Running"`,
+			Query: `WorkflowId = "session/kept" AND ExecutionStatus = "Running"`,
 		})
 
 		return err == nil && count.Count == 1

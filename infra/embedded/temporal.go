@@ -80,8 +80,8 @@ type Temporal struct {
 	stopRefresh func() // stops crashRefresh; nil: it does not run
 }
 
-// StartTemporal updates the schema, starts the server and returns when the namespace "everloop"
-// with its search attributes is usable.
+// StartTemporal updates the schema, starts the server and returns when the namespace "everloop" is
+// usable. Clients of the service register its search attributes.
 func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger) (*Temporal, error) {
 	ip, port, err := cfg.Frontend.split()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package temporal is the client of the Temporal server, embedded or external: it dials,
-// registers a missing namespace, and starts, signals and describes runs. It does not depend on
+// registers missing search attributes, and starts, signals and describes runs. It does not depend on
 // what the workflows do.
 package temporal
 
@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 
 	"everloop/activities/contract"
 	"everloop/domain"
@@ -29,7 +28,8 @@ const firstAnswer = time.Minute
 // Dial connects to the server. Workers and starters must share the client: only then can a run
 // start eagerly in the requesting process.
 //
-// The options contain the address, the namespace and the credentials.
+// The options contain the address, the namespace and the credentials. Dial registers the search
+// attributes that the namespace lacks.
 func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (client.Client, error) {
 	options.Logger = log.NewStructuredLogger(slog.New(quiet{logger.Handler()}))
 	// Payloads are small and the server is near: compression costs more than it saves.
@@ -39,6 +39,11 @@ func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (cli
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal at %s: %w", options.HostPort, err)
+	}
+
+	if err := registerAttributes(ctx, c, cmp.Or(options.Namespace, defaultNamespace)); err != nil {
+		c.Close()
+		return nil, err
 	}
 
 	return c, nil
@@ -51,9 +56,9 @@ type Runs struct {
 	// Namespace is the client's namespace; empty: everloop.
 	Namespace string
 	Archive   string // id of the archiving run; empty: durable.ArchiveWorkflowID
-	// Owners returns the owners of DAG, issue and scheduled runs; nil: operators cannot find them
-	// by owner.
-	Owners Owners
+	// Subjects completes the search attributes of runs; nil: they contain only what the caller
+	// knows.
+	Subjects Subjects
 	Stuck  StuckAfter // zero fields: five attempts, a minute
 }
 
@@ -63,11 +68,15 @@ type StuckAfter struct {
 	Age      time.Duration
 }
 
-// Owners looks up the owner of work.
-type Owners interface {
-	// OwnerOfWork returns the owner of the work of a run; empty: the work was deleted.
-	OwnerOfWork(ctx context.Context, kind, id string) (string, error)
+// Subjects looks up what runs work for.
+type Subjects interface {
+	// Subject returns the session, the owner, the solution and the parent of the work of a kind, or
+	// of a session for SubjectSession; empty: the work was deleted.
+	Subject(ctx context.Context, kind, id string) (durable.Attributes, error)
 }
+
+// SubjectSession is the kind that Subjects looks up for runs of a session.
+const SubjectSession = "session"
 
 const defaultNamespace = "everloop"
 
@@ -100,9 +109,10 @@ func (r Runs) startSession(ctx context.Context, id string, s domain.SessionRun) 
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            "Chats of a session",
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			durable.SessionID.ValueSet(string(s.SessionID)), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
-			durable.Kind.ValueSet("chat"), durable.ChatStatus.ValueSet("running")),
+		TypedSearchAttributes: durable.Attributes{
+			SessionID: string(s.SessionID), OwnerID: s.OwnerID, SolutionID: s.SolutionID, Kind: "chat", ChatStatus: "running",
+			ParentRun: s.ParentRun,
+		}.Typed(),
 	}, contract.WorkflowChat, contract.ChatInput{SessionID: s.SessionID})
 
 	return err

@@ -16,7 +16,7 @@ const kindDAG = "dag"
 
 func dagRun(solutionID, runID string) run {
 	return run{
-		id: durable.DAGRunWorkflowID(solutionID, runID), kind: kindDAG, work: runID, title: "Run of a DAG", solutionID: solutionID,
+		id: durable.DAGRunWorkflowID(solutionID, runID), kind: kindDAG, work: runID, title: "Run of a DAG",
 		workflow: contract.WorkflowDAGRun, input: contract.DAGRunInput{RunID: runID},
 	}
 }
@@ -29,7 +29,7 @@ func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
 // ResumeDAGRun starts the workflow of a DAG run that is resumed. A workflow that has not closed yet
 // after the end of the run receives a signal, and continues in a new workflow.
 func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error {
-	in, err := r.owned(ctx, dagRun(solutionID, runID))
+	in, err := r.looked(ctx, dagRun(solutionID, runID))
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,7 @@ func (d Database) note(ctx context.Context, generation string, conflict enumspb.
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIdConflictPolicy: conflict,
 		WorkflowStartDelay:       durationpb.New(databaseDelay),
+		SearchAttributes:         durable.Attributes{Kind: "database"}.Encode(),
 		Memo:                     &commonpb.Memo{Fields: map[string]*commonpb.Payload{generationMemo: memo}},
 	})
 

@@ -17,14 +17,15 @@ import (
 	"everloop/internal/testkit"
 )
 
-// newNamespace registers a namespace of this test alone, in which it counts open runs.
-func newNamespace(t *testing.T) temporal.Database {
+// bareNamespace registers a namespace without search attributes, and returns the options of its
+// clients.
+func bareNamespace(t *testing.T) client.Options {
 	t.Helper()
 
 	options := testkit.Temporal(t)
 	options.Namespace = testkit.Prefix(t)
 
-	reached, err := temporal.Dial(t.Context(), options, slog.New(slog.DiscardHandler))
+	reached, err := client.DialContext(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(reached.Close)
 
@@ -37,6 +38,19 @@ func newNamespace(t *testing.T) temporal.Database {
 		_, err := reached.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: options.Namespace})
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
+
+	return options
+}
+
+// newNamespace registers a namespace of this test alone, in which it counts open runs.
+func newNamespace(t *testing.T) temporal.Database {
+	t.Helper()
+
+	options := bareNamespace(t)
+
+	reached, err := temporal.Dial(t.Context(), options, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(reached.Close)
 
 	return temporal.Database{Client: reached, Namespace: options.Namespace, Logger: slog.New(slog.DiscardHandler)}
 }

@@ -18,11 +18,11 @@ import (
 	"everloop/internal/durable"
 )
 
-// owners know the owner of all work by its kind and id.
-type owners struct{}
+// subjects know the subject of all work by its kind and id.
+type subjects struct{}
 
-func (owners) OwnerOfWork(_ context.Context, kind, id string) (string, error) {
-	return "owner of " + kind + " " + id, nil
+func (subjects) Subject(_ context.Context, kind, id string) (durable.Attributes, error) {
+	return durable.Attributes{OwnerID: "owner of " + kind + " " + id, SolutionID: "solution", ParentRun: "parent"}, nil
 }
 
 // Administrators find runs of every kind by their owner.
@@ -71,7 +71,7 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 			engine.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything,
 				mock.Anything).Run(keep).Return(nil, nil)
 			engine.On("SignalWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
-			require.NoError(t, start(t.Context(), temporal.Runs{Client: engine, Owners: owners{}}))
+			require.NoError(t, start(t.Context(), temporal.Runs{Client: engine, Subjects: subjects{}}))
 
 			want := "owner"
 			if kind == operator.RunKindSchedule || kind == operator.RunKindIssue || kind == operator.RunKindDAG {
@@ -83,6 +83,13 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 
 			marked, _ := started.TypedSearchAttributes.GetKeyword(durable.Kind)
 			require.Equal(t, kind, marked)
+
+			if kind != operator.RunKindChat { // the caller knows what its session works for
+				parent, _ := started.TypedSearchAttributes.GetKeyword(durable.ParentRun)
+				require.Equal(t, "parent", parent)
+			}
+
+			require.Equal(t, len(durable.AttributeKeys), started.TypedSearchAttributes.Size(), "it lacks an attribute")
 		})
 	}
 }

@@ -229,16 +229,12 @@ func (r Runs) fill(made *schedulepb.Schedule, wanted wantedSchedule) error {
 }
 
 func attributesOf(task schedule.Task) *commonpb.SearchAttributes {
-	fields := map[string]*commonpb.Payload{}
-
-	for name, value := range map[string]string{durable.OwnerID.GetName(): task.OwnerID, durable.Kind.GetName(): kindSchedule} {
-		if payload, err := converter.GetDefaultDataConverter().ToPayload(value); err == nil {
-			payload.Metadata["type"] = []byte("Keyword")
-			fields[name] = payload
-		}
+	made := durable.Attributes{OwnerID: task.OwnerID, Kind: kindSchedule, ParentRun: durable.TaskParent(task.ID)}
+	if task.SolutionID != nil {
+		made.SolutionID = *task.SolutionID
 	}
 
-	return &commonpb.SearchAttributes{IndexedFields: fields}
+	return made.Encode()
 }
 
 // spec returns the desired times of a Schedule, based on the previous ones.

@@ -8,7 +8,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"everloop/activities/contract"
 	"everloop/domain"
@@ -20,30 +19,36 @@ import (
 // run is a run to start, unless a run with its id is open. A run without work in the database
 // closes immediately.
 type run struct {
-	id, kind   string
-	title      string // for operators: must not contain text of users
-	sessionID  domain.SessionID
-	ownerID    string
-	solutionID string
-	work       string // id of the work to look up in Owners; empty: ownerID is set
-	workflow   string
-	input      any
+	id, kind  string
+	title     string // for operators: must not contain text of users
+	sessionID domain.SessionID
+	ownerID   string
+	work      string // id of the work to look up in Subjects; empty: the session
+	workflow  string
+	input     any
+
+	found durable.Attributes // of the work
 }
 
-// owned returns the run with ownerID set to the owner of its work.
-func (r Runs) owned(ctx context.Context, in run) (run, error) {
-	if in.work == "" || r.Owners == nil {
+// looked returns the run with what Subjects knows of its work.
+func (r Runs) looked(ctx context.Context, in run) (run, error) {
+	kind, id := in.kind, in.work
+	if id == "" {
+		kind, id = SubjectSession, string(in.sessionID)
+	}
+
+	if id == "" || r.Subjects == nil {
 		return in, nil
 	}
 
-	owner, err := r.Owners.OwnerOfWork(ctx, in.kind, in.work)
-	in.ownerID = owner
+	found, err := r.Subjects.Subject(ctx, kind, id)
+	in.found = found
 
 	return in, err
 }
 
 func (r Runs) start(ctx context.Context, in run) error {
-	in, err := r.owned(ctx, in)
+	in, err := r.looked(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -63,27 +68,18 @@ func (r Runs) start(ctx context.Context, in run) error {
 
 func (r Runs) options(in run) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
-		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), StaticSummary: in.title, TypedSearchAttributes: in.attributes(),
+		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), StaticSummary: in.title, TypedSearchAttributes: in.attributes().Typed(),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 	}
 }
 
-// attributes returns the search attributes of the run, without empty values.
-func (in run) attributes() temporal.SearchAttributes {
-	found := []temporal.SearchAttributeUpdate{durable.Kind.ValueSet(in.kind)}
-	if in.sessionID != "" {
-		found = append(found, durable.SessionID.ValueSet(string(in.sessionID)))
-	}
+func (in run) attributes() durable.Attributes {
+	made := in.found
+	made.Kind = in.kind
+	made.SessionID = cmp.Or(string(in.sessionID), made.SessionID)
+	made.OwnerID = cmp.Or(in.ownerID, made.OwnerID)
 
-	if in.ownerID != "" {
-		found = append(found, durable.OwnerID.ValueSet(in.ownerID))
-	}
-
-	if in.solutionID != "" {
-		found = append(found, durable.SolutionID.ValueSet(in.solutionID))
-	}
-
-	return temporal.NewSearchAttributes(found...)
+	return made
 }
 
 // StartTask starts the run of a background command.
@@ -118,7 +114,13 @@ func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, owner
 		id: durable.ReplayWorkflowID(string(sessionID)), kind: "replay", title: "Replay",
 		sessionID: sessionID, ownerID: ownerID, workflow: contract.WorkflowReplay, input: contract.ReplayInput{SessionID: sessionID},
 	}
-	_, err := r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
+
+	in, err := r.looked(ctx, in)
+	if err != nil {
+		return err
+	}
+
+	_, err = r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
 
 	return err
 }

@@ -1,10 +1,6 @@
 package durable
 
-import (
-	"strings"
-
-	"go.temporal.io/sdk/temporal"
-)
+import "strings"
 
 // SessionWorkflowID returns the id of the workflow that runs a session's chats sequentially.
 func SessionWorkflowID(sessionID string) string { return "session/" + sessionID }
@@ -48,16 +44,6 @@ func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runI
 
 // IssueRunWorkflowID returns the id of the workflow of an agent's work on an issue.
 func IssueRunWorkflowID(runID string) string { return "issue-run/" + runID }
-
-// Search attributes by which operators find runs. They are registered with the
-// namespace by infra/temporal.
-var (
-	SessionID  = temporal.NewSearchAttributeKeyKeyword("SessionId")
-	OwnerID    = temporal.NewSearchAttributeKeyKeyword("OwnerId")
-	SolutionID = temporal.NewSearchAttributeKeyKeyword("SolutionId")
-	Kind       = temporal.NewSearchAttributeKeyKeyword("Kind")
-	ChatStatus = temporal.NewSearchAttributeKeyKeyword("ChatStatus")
-)
 
 const (
 	maxSummary = 200  // maximum runes of an activity's summary

@@ -36,7 +36,7 @@ func newWorks(t *testing.T) *works {
 
 	s.graphs = production.New(production.Deps{DB: s.db.DB, Agents: agents.NewStore(s.db.DB), NodeTools: bashOnly})
 
-	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: work.NewStore(s.db.DB)}
+	engine := temporal.Runs{Client: s.client, Queue: s.queue, Subjects: work.NewStore(s.db.DB)}
 
 	var err error
 

@@ -60,7 +60,7 @@ type operated struct {
 func newOperated(t *testing.T) *operated {
 	t.Helper()
 	s := &operated{works: newWorks(t)}
-	s.engine = temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Owners: work.NewStore(s.db.DB)}
+	s.engine = temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Subjects: work.NewStore(s.db.DB)}
 	engine := s.engine
 
 	var err error

@@ -157,7 +157,9 @@ func newStackOver(
 	s.client, err = temporal.Dial(ctx, temporalOptions, logger)
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
-	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace}
+	runs := temporal.Runs{
+		Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace, Subjects: work.NewStore(db.DB),
+	}
 
 	workspaces := plainWorkspaces{t.TempDir()}
 	s.tasks, err = tasks.New(tasks.Config{Store: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})

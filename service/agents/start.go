@@ -34,6 +34,7 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in prodagent
 	made := domain.NewSession{
 		ID:          in.SessionID,
 		Class:       in.Class,
+		ParentRun:   in.ParentRun,
 		Intent:      in.Intent,
 		Model:       from.model,
 		WorkspaceID: in.WorkspaceID,

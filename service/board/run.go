@@ -10,20 +10,27 @@ import (
 )
 
 // Begin creates the session of a run and sends the agent its message. It is idempotent, and
-// returns true when the run has ended.
-func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err error) {
+// returns the session, and true when the run has ended.
+func (s *Service) Begin(ctx context.Context, runID string) (sessionID domain.SessionID, ended bool, err error) {
 	claimed, plan, err := s.ClaimIssueRun(ctx, runID)
 	if err := s.follow(ctx, plan, err); err != nil {
-		return false, err
+		return "", false, err
 	}
 
 	switch {
 	case claimed.Ended:
-		return true, nil
+		return claimed.SessionID, true, nil
 	case claimed.Begun:
-		return s.End(ctx, runID)
+		ended, err = s.End(ctx, runID)
+		return claimed.SessionID, ended, err
 	}
 
+	ended, err = s.begin(ctx, claimed)
+
+	return claimed.SessionID, ended, err
+}
+
+func (s *Service) begin(ctx context.Context, claimed board.ClaimedIssueRun) (ended bool, err error) {
 	chatID, err := s.send(ctx, claimed)
 	if err != nil {
 		e := domain.AsError(err)
@@ -31,10 +38,10 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 			return false, err
 		}
 
-		return true, s.FailRun(ctx, runID, e.Code, e.Message)
+		return true, s.FailRun(ctx, claimed.RunID, e.Code, e.Message)
 	}
 
-	cancelled, err := s.IssueRunBegan(ctx, runID, chatID)
+	cancelled, err := s.IssueRunBegan(ctx, claimed.RunID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
@@ -44,7 +51,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 
 func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
 	err = s.deps.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
-		SessionID: run.SessionID, Class: domain.ClassIssue, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
+		SessionID: run.SessionID, Class: domain.ClassIssue, ParentRun: durable.IssueParent(run.IssueID), InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
 	})
 	if err != nil {
 		return "", err
@@ -68,7 +75,8 @@ func (s *Service) End(ctx context.Context, runID string) (ended bool, err error)
 	}
 
 	if again {
-		return s.Begin(ctx, runID)
+		_, ended, err = s.Begin(ctx, runID)
+		return ended, err
 	}
 
 	return ended, nil

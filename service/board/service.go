@@ -51,8 +51,8 @@ func New(deps Deps) *Service {
 // Register binds the activities of issue runs to the service.
 func (s *Service) Register(w worker.ActivityRegistry) {
 	contract.BeginIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (contract.IssueRunOut, error) {
-		ended, err := s.Begin(ctx, in.RunID)
-		return contract.IssueRunOut{Ended: ended}, err
+		sessionID, ended, err := s.Begin(ctx, in.RunID)
+		return contract.IssueRunOut{Ended: ended, SessionID: sessionID}, err
 	})
 	contract.EndIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (contract.IssueRunOut, error) {
 		ended, err := s.End(ctx, in.RunID)

@@ -200,10 +200,13 @@ func (s *Store) Claim(ctx context.Context, in contract.DAGAttempt) (work dagrun.
 }
 
 // Began records the chat, or the start of the subflow, of an attempt.
-func (s *Store) Began(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) error {
-	_, err := s.db.Pool.Exec(ctx, `
-		UPDATE dag_run_nodes SET begun = true, chat_id = nullif($3, '')
-		WHERE  id = $1 AND attempt = $2 AND status = 'running' AND NOT superseded`, unitID, attempt, chatID)
+func (s *Store) Began(ctx context.Context, unitID string, attempt int, out *contract.BeginDAGNodeOut) error {
+	err := s.db.Pool.QueryRow(ctx, `
+		WITH begun AS (
+			UPDATE dag_run_nodes SET begun = true, chat_id = nullif($3, '')
+			WHERE  id = $1 AND attempt = $2 AND status = 'running' AND NOT superseded)
+		SELECT coalesce((SELECT solution_id FROM sessions WHERE id = $4), $5)`,
+		unitID, attempt, out.ChatID, out.SessionID, out.SolutionID).Scan(&out.SolutionID)
 
 	return pg.Fault("begin a node of a DAG run", err)
 }

@@ -74,7 +74,7 @@ func TestStore_repeatedTask(t *testing.T) {
 		}
 
 		first := step()
-		require.NoError(t, store.Began(t.Context(), first.Unit.ID, 1, "chat"))
+		require.NoError(t, store.Began(t.Context(), first.Unit.ID, 1, &contract.BeginDAGNodeOut{ChatID: "chat"}))
 		require.Equal(t, first.Unit.SessionID, step().Unit.SessionID)
 	})
 

@@ -57,7 +57,7 @@ func (s *Service) BeginNode(ctx context.Context, in contract.DAGAttempt) (out co
 	}
 
 	if err == nil {
-		err = s.Began(ctx, work.Unit.ID, work.Unit.Attempt, out.ChatID)
+		err = s.Began(ctx, work.Unit.ID, work.Unit.Attempt, &out)
 	}
 
 	if err == nil || domain.HasCode(err, dagrun.CodeRunOver) || domain.HasCode(err, dagrun.CodeRunNotFound) {
@@ -94,6 +94,7 @@ func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.Cha
 	}
 
 	session.ID, session.Intent = u.SessionID, cmp.Or(n.Name, n.ID)
+	session.ParentRun = durable.DAGRunWorkflowID(run.SolutionID, run.ID)
 	if err := s.makeSession(ctx, run.OwnerID, configOf(n), session); err != nil {
 		return "", err
 	}
@@ -117,8 +118,8 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 
 	if c.AgentID != "" {
 		return s.cfg.Agents.StartSession(ctx, ownerID, prodagent.Start{
-			SessionID: session.ID, Class: session.Class, AgentID: c.AgentID, Intent: session.Intent, Model: session.Model,
-			Budget: session.Setup.Budget,
+			SessionID: session.ID, Class: session.Class, ParentRun: session.ParentRun, AgentID: c.AgentID, Intent: session.Intent,
+			Model: session.Model, Budget: session.Setup.Budget,
 		})
 	}
 

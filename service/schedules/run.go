@@ -10,26 +10,33 @@ import (
 )
 
 // Begin makes the session of a run and sends its message, once however often it is
-// called.
-func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, error) {
+// called. It returns the session; empty: the run has none.
+func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, domain.SessionID, error) {
 	if err := s.findDue(ctx, &in); err != nil {
-		return schedule.RunWaits, err
+		return schedule.RunWaits, "", err
 	}
 
 	claimed, plan, err := s.cfg.Store.ClaimRun(ctx, in)
 	if err != nil {
-		return schedule.RunWaits, err
+		return schedule.RunWaits, "", err
 	}
 
 	s.follow(ctx, plan)
 
 	switch {
 	case claimed.Ended:
-		return schedule.RunOver, nil
+		return schedule.RunOver, claimed.SessionID, nil
 	case claimed.Begun:
-		return s.End(ctx, in.RunID)
+		next, err := s.End(ctx, in.RunID)
+		return next, claimed.SessionID, err
 	}
 
+	next, err := s.begin(ctx, in.RunID, claimed)
+
+	return next, claimed.SessionID, err
+}
+
+func (s *Service) begin(ctx context.Context, runID string, claimed schedule.ClaimedRun) (schedule.RunNext, error) {
 	chatID, err := s.send(ctx, claimed)
 	if err != nil {
 		e := domain.AsError(err)
@@ -37,7 +44,7 @@ func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.Run
 			return schedule.RunWaits, err
 		}
 
-		plan, err := s.cfg.Store.BlockRun(ctx, in.RunID, e.Code, e.Message)
+		plan, err := s.cfg.Store.BlockRun(ctx, runID, e.Code, e.Message)
 		if err == nil {
 			s.follow(ctx, plan)
 		}
@@ -45,7 +52,7 @@ func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.Run
 		return schedule.RunOver, err
 	}
 
-	cancelled, err := s.cfg.Store.RunBegan(ctx, in.RunID, chatID)
+	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
@@ -117,9 +124,13 @@ func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) er
 		class = domain.ClassChat
 	}
 
+	taskID, _, _ := schedule.SplitRunID(run.RunID)
+	parent := durable.TaskParent(taskID)
+
 	if task.AgentID != nil {
 		return s.cfg.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
-			SessionID: run.SessionID, AgentID: *task.AgentID, Class: class, Intent: task.Title, Model: task.Model, Budget: task.Budget,
+			SessionID: run.SessionID, AgentID: *task.AgentID, Class: class, ParentRun: parent, Intent: task.Title, Model: task.Model,
+			Budget:            task.Budget,
 			SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy, WorkspaceID: task.WorkspaceID,
 		})
 	}
@@ -129,7 +140,7 @@ func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) er
 	}
 
 	made := domain.NewSession{
-		ID: run.SessionID, Class: class, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
+		ID: run.SessionID, Class: class, ParentRun: parent, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
 		SolutionID: task.SolutionID, BizRoleID: task.BizRoleID, MemoryEnabled: task.MemoryEnabled,
 		Setup: domain.SessionSetup{
 			Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy,

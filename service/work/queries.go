@@ -1,6 +1,9 @@
 package work
 
-import "everloop/infra/postgres/sessions"
+import (
+	"everloop/infra/postgres/sessions"
+	"everloop/infra/temporal"
+)
 
 // chatWait are the columns of what the session row s waits for. asked is since when its
 // oldest question is open.
@@ -177,9 +180,16 @@ var open = map[string]string{
 		    LIMIT $2`,
 }
 
-// owners read the owner of the work $1, for the kinds whose workflows are not started with it.
-var owners = map[string]string{
-	"schedule": `SELECT t.owner_id FROM scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
-	"issue":    `SELECT ` + issueRunOwner + ` FROM issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
-	"dag":      `SELECT owner_id FROM dag_runs WHERE id = $1`,
+// subjects read the session, the owner, the solution and the parent of the work $1, for temporal.Subjects.
+var subjects = map[string]string{
+	temporal.SubjectSession: `SELECT id, owner_id, coalesce(solution_id, ''), parent_run FROM sessions WHERE id = $1`,
+	"schedule": `
+		SELECT coalesce(r.session_id, ''), t.owner_id, coalesce(t.setup->>'solution_id', ''), 'task/' || t.id
+		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
+	"issue": `
+		SELECT coalesce(r.session_id, ''), ` + issueRunOwner + `, '', 'issue/' || r.issue_id
+		FROM   issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
+	"dag": `
+		SELECT '', r.owner_id, r.solution_id, coalesce('dag/' || p.solution_id || '/' || p.id, '')
+		FROM   dag_runs r LEFT JOIN dag_runs p ON p.id = r.parent_run WHERE r.id = $1`,
 }

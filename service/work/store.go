@@ -98,20 +98,19 @@ func (s *Store) OpenIDs(ctx context.Context, kind, after string, limit int) ([]s
 	return ids, pg.Fault("list open work", err)
 }
 
-// OwnerOfWork returns the owner of the work that a run of a kind carries; empty: it was
-// deleted, or the kind has no owners here.
-func (s *Store) OwnerOfWork(ctx context.Context, kind, id string) (owner string, err error) {
-	sql, known := owners[kind]
+// Subject implements temporal.Subjects.
+func (s *Store) Subject(ctx context.Context, kind, id string) (found durable.Attributes, err error) {
+	sql, known := subjects[kind]
 	if !known {
-		return "", nil
+		return found, nil
 	}
 
-	err = s.db.Pool.QueryRow(ctx, sql, id).Scan(&owner)
+	err = s.db.Pool.QueryRow(ctx, sql, id).Scan(&found.SessionID, &found.OwnerID, &found.SolutionID, &found.ParentRun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+		return durable.Attributes{}, nil
 	}
 
-	return owner, pg.Fault("read the owner of a run", err)
+	return found, pg.Fault("read what a run works for", err)
 }
 
 // CountRestart counts that a run of a workflow was lost, once for each run, and returns how

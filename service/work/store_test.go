@@ -113,7 +113,7 @@ func TestStore_Jobs(t *testing.T) {
 }
 
 // The owner of an issue run is written when the run starts; its workflow starts before.
-func TestStore_OwnerOfWork(t *testing.T) {
+func TestStore_Subject(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
@@ -137,18 +137,18 @@ func TestStore_OwnerOfWork(t *testing.T) {
 	require.Len(t, started, 1)
 
 	for kind, id := range map[string]string{"dag": "d1", "schedule": "r1", "issue": started[0]} {
-		owner, err := work.NewStore(db.DB).OwnerOfWork(t.Context(), kind, id)
+		found, err := work.NewStore(db.DB).Subject(t.Context(), kind, id)
 		require.NoError(t, err)
-		require.Equal(t, user.ID, owner, kind)
+		require.Equal(t, user.ID, found.OwnerID, kind)
 
 		jobs, err := work.NewStore(db.DB).Jobs(t.Context(), map[string][]string{kind: {id}})
 		require.NoError(t, err)
 		require.Equal(t, user.ID, jobs[0].OwnerID, kind)
 	}
 
-	owner, err := work.NewStore(db.DB).OwnerOfWork(t.Context(), "issue", "gone")
+	found, err := work.NewStore(db.DB).Subject(t.Context(), "issue", "gone")
 	require.NoError(t, err)
-	require.Empty(t, owner)
+	require.Empty(t, found)
 }
 
 func TestOperator_Runs_lost(t *testing.T) {

@@ -17,9 +17,9 @@ func (db *Base) SessionRun(ctx context.Context, ownerID string, sessionID domain
 	run := domain.SessionRun{SessionID: sessionID}
 
 	err := db.Pool.QueryRow(ctx, `
-		SELECT owner_id, coalesce(solution_id, ''), model FROM sessions
+		SELECT owner_id, coalesce(solution_id, ''), parent_run, model FROM sessions
 		WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL`, sessionID, ownerID).
-		Scan(&run.OwnerID, &run.SolutionID, &run.Model)
+		Scan(&run.OwnerID, &run.SolutionID, &run.ParentRun, &run.Model)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, domain.SessionNotFound(sessionID)
 	}

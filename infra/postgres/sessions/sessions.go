@@ -115,6 +115,7 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 			in.Class,
 			domain.ClassChat,
 		),
+		"parent":  in.ParentRun,
 		"task":    task,
 		"script":  in.InitScript,
 		"title":   domain.InitTaskTitle,
@@ -125,10 +126,10 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 		WITH s AS (
 			INSERT INTO sessions (id, owner_id, intent, solution_id, biz_role_id, template_id, primary_skill_id, model,
 			                      software_factory_id, workspace_id, memory_enabled, is_persistent, env, disable_tools, setup, mode,
-			                      active_branch_id, intent_from_message, init_task_id, class)
+			                      active_branch_id, intent_from_message, init_task_id, class, parent_run)
 			VALUES (@id, @owner, @intent, @solution, @role, @template, @skill, @model, @factory, @workspace, @memory,
 			        @persistent, @env, @disabled, @setup, coalesce(nullif(@mode, ''), 'executing'), @branch, @intent = '',
-			            nullif(@task, ''), @class)
+			            nullif(@task, ''), @class, @parent)
 			RETURNING *),
 		init AS (
 			INSERT INTO background_tasks (id, session_id, kind, title, command, script, status, output_path)
@@ -173,8 +174,9 @@ func (db *Base) OwnSession(ctx context.Context, caller domain.User, id domain.Se
 func (db *Base) OwnSessionRun(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SessionRun, error) {
 	run := domain.SessionRun{SessionID: id}
 
-	err := db.Pool.QueryRow(ctx, `SELECT s.owner_id, coalesce(s.solution_id, ''), s.model`+visible, id, caller.ID, caller.Administrator).
-		Scan(&run.OwnerID, &run.SolutionID, &run.Model)
+	err := db.Pool.QueryRow(ctx, `SELECT s.owner_id, coalesce(s.solution_id, ''), s.parent_run, s.model`+visible,
+		id, caller.ID, caller.Administrator).
+		Scan(&run.OwnerID, &run.SolutionID, &run.ParentRun, &run.Model)
 
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

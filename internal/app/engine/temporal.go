@@ -118,7 +118,7 @@ func (s *TemporalSettings) open(ctx context.Context, c *Clients, p Process) (err
 		return err
 	}
 
-	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Owners: work.NewStore(c.DB.DB)}
+	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Subjects: work.NewStore(c.DB.DB)}
 
 	return nil
 }
