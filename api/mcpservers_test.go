@@ -12,8 +12,8 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/toolserver"
-	"everloop/infra/mcp"
 	"everloop/infra/secrets"
+	"everloop/service/toolservers"
 )
 
 // boxKey is the key of every world.
@@ -87,14 +87,14 @@ var mcpBad = []bad{
 	{body: `{"solution_id":"s","name":"a","preset":"browser","env":{"A":"b"}}`, at: "body.env"},
 }
 
-// vault opens the secrets of the world's tool servers.
-func (w *world) vault() mcp.Vault {
+// toolServers returns the store of the world's tool servers.
+func (w *world) toolServers() *toolservers.Store {
 	w.t.Helper()
 
 	box, err := secrets.NewBox(boxKey)
 	require.NoError(w.t, err)
 
-	return mcp.Vault{SealedRecords: w.db, Box: box}
+	return toolservers.New(w.db.DB, box)
 }
 
 // toolServer configures a server, a stdio one unless more says otherwise.
@@ -124,7 +124,7 @@ func (w *world) proposeTool(id string) {
 	w.t.Helper()
 
 	for _, tool := range []toolserver.Tool{acceptedTool, proposedTool} {
-		_, err := w.db.PinMCPTools(w.t.Context(), toolserver.Record{ID: id}, []toolserver.Tool{tool})
+		_, err := w.toolServers().PinMCPTools(w.t.Context(), toolserver.Record{ID: id}, []toolserver.Tool{tool})
 		require.NoError(w.t, err)
 	}
 }
@@ -226,7 +226,7 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********"},"timeout_s":5}`)
 	require.Equal(t, 200, changed.status, changed.text)
 	require.Equal(t, map[string]any{"TOKEN": "********"}, changed.json()["env"])
-	kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
+	kept, err := w.toolServers().SessionMCPServers(t.Context(), domain.SessionID(session))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"TOKEN": "s3cret-token"}, kept[0].Env)
 	require.Equal(t, 5, kept[0].TimeoutS)
@@ -303,7 +303,7 @@ func TestSecretsOfToolServersStayWithTheirReceiver(t *testing.T) {
 
 		r.code(422, "secrets_required")
 
-		kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
+		kept, err := w.toolServers().SessionMCPServers(t.Context(), domain.SessionID(session))
 		require.NoError(t, err)
 		require.Contains(t, kept[0].Env["TOKEN"]+kept[0].Headers["Authorization"], "s3cret", name)
 	}
@@ -390,7 +390,9 @@ func TestToolServersOfASession(t *testing.T) {
 			{Name: "hidden", Schema: json.RawMessage(`{}`)},
 		},
 	}
-	w.lookers.onLook = func(domain.SessionID) { require.NoError(t, w.db.SaveMCPConnection(context.Background(), state)) }
+	w.lookers.onLook = func(domain.SessionID) {
+		require.NoError(t, w.toolServers().SaveMCPConnection(context.Background(), state))
+	}
 	got := server(w.ann)
 	require.Equal(t, "connected", got["status"])
 	require.Equal(t, "1 tools are not offered", got["error"])
@@ -486,7 +488,7 @@ func TestToolServersOfAPreset(t *testing.T) {
 	got := w.do("GET", path, w.ann, "").json()
 	require.Equal(t, []any{"browser", "stdio", "", []any{}}, []any{got["preset"], got["transport"], got["command"], got["args"]})
 
-	kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
+	kept, err := w.toolServers().SessionMCPServers(t.Context(), domain.SessionID(session))
 	require.NoError(t, err)
 	require.Equal(t, toolserver.BrowserPreset, kept[0].Preset)
 

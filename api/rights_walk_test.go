@@ -13,7 +13,6 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/app"
-	"everloop/infra/postgres/catalog"
 	"everloop/service/accounts"
 	"everloop/service/apps"
 )
@@ -277,10 +276,7 @@ func TestRights_appOfAClosedAccount(t *testing.T) {
 		published, err := apps.New(apps.Config{Store: apps.NewStore(c.db.DB), Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 
-		c.Files.Apps = struct {
-			*apps.Service
-			*catalog.Store
-		}{published, catalog.New(c.db.DB)}
+		c.Files.Apps = published
 	})
 	exec := func(sql string, args ...any) {
 		_, err := w.db.Pool.Exec(t.Context(), sql, args...)

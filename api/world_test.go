@@ -27,9 +27,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/skill"
-	"everloop/infra/mcp"
 	"everloop/infra/postgres"
-	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/secrets"
 	"everloop/infra/skillregistry"
@@ -40,12 +38,15 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
 	"everloop/service/agents"
+	"everloop/service/annotations"
 	"everloop/service/board"
 	"everloop/service/compute"
 	"everloop/service/dagruns"
+	"everloop/service/memories"
 	"everloop/service/production"
 	"everloop/service/schedules"
 	"everloop/service/skills"
+	"everloop/service/toolservers"
 	"everloop/service/webhooks"
 )
 
@@ -140,13 +141,13 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 
 	store := postgres.NewStore(db, nowhere{}, logger)
 	auditor := auth.NewAuditor(users, logger, nil)
-	vault := mcp.Vault{SealedRecords: db, Box: box}
+	vault := toolservers.New(db.DB, box)
 	buckets := secrets.Buckets{Store: users, Box: box}
 	profile := func(s domain.Session) domain.Profile {
 		return solved.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
 	}
 	rows := store.SessionStore()
-	people, items := users, catalog.New(db.DB)
+	people := users
 	reader := access.Sessions{Store: rows, Auditor: auditor}
 	roles := access.RoleCheck{Solutions: solved, RoleRights: people}
 	changes := access.FileEvents{Store: rows, Logger: logger}
@@ -181,7 +182,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Chats: w.chats, Messages: w.turns,
 		Image: oneImage, Streams: w.streams.subscribe, Tasks: w.tasks, Compactor: contexts{},
 		ContextStats: contexts{}.ContextStats, CountCompactions: db.CountCompactions, Tokens: tokens.New(nil, nil),
-		Annotations: items, ProdSolution: prod.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
+		Annotations: annotations.New(db.DB), ProdSolution: prod.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
 		EnvBuckets: buckets, Sharing: true,
 	}
 	cfg.Files = files.API{
@@ -191,7 +192,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Sessions: reader, Accounts: people, EnvBuckets: buckets, Workers: w.lookers, TokenStates: people.TokenStates,
 	}
 	cfg.Library = library.API{
-		Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: items, Skills: skilled,
+		Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: memories.New(db.DB), Skills: skilled,
 		Registry: skillregistry.New(registryOf(t)),
 		GIS:      func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 	}

@@ -7,7 +7,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
 	"everloop/domain/skill"
-	"everloop/infra/postgres/catalog"
+	"everloop/service/memories"
 	"everloop/service/skills"
 )
 
@@ -18,7 +18,7 @@ type API struct {
 	Roles    access.RoleCheck
 	Servers  sessiondetail.ToolServers
 	Workers  sessiondetail.MCPWorkers
-	Memories *catalog.Store
+	Memories *memories.Store
 	Skills   *skills.Service
 	Registry Registry
 	GIS      func(ctx context.Context) skill.GISStatus

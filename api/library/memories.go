@@ -12,7 +12,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/catalog"
+	"everloop/service/memories"
 )
 
 // MemoryRef is the path of an operation on one memory.
@@ -68,7 +68,7 @@ func (m memoryChange) fields() ([]domain.MemoryField, error) {
 
 // MemoriesAPI manages memories.
 type MemoriesAPI struct {
-	Memories *catalog.Store
+	Memories *memories.Store
 }
 
 // Register adds the operations of the area to the interface.

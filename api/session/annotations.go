@@ -12,7 +12,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/annotation"
 	"everloop/domain/production"
-	"everloop/infra/postgres/catalog"
+	"everloop/service/annotations"
 )
 
 // PayloadRef is the path of an operation on what annotations are on.
@@ -50,7 +50,7 @@ type annotationPage struct {
 // annotate it.
 type AnnotationsAPI struct {
 	access.Sessions
-	Annotations *catalog.Store
+	Annotations *annotations.Store
 	// ProdSolution returns prod_solution_not_found for a solution that the caller may not see.
 	ProdSolution func(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 }

@@ -8,10 +8,10 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/domain"
 	"everloop/domain/production"
-	"everloop/infra/postgres/catalog"
 	"everloop/infra/secrets"
 	"everloop/infra/tokens"
 	"everloop/realtime"
+	"everloop/service/annotations"
 )
 
 // API is the area with the services that its operations call.
@@ -32,7 +32,7 @@ type API struct {
 	// CountCompactions counts the summaries that a branch shows.
 	CountCompactions func(ctx context.Context, branchID domain.BranchID) (int, error)
 	Tokens           *tokens.Counter
-	Annotations      *catalog.Store
+	Annotations      *annotations.Store
 	// ProdSolution reads a production solution whose nodes are annotated; prod_solution_not_found.
 	ProdSolution func(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 	History      History

@@ -5,34 +5,12 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/toolserver"
+	"everloop/service/toolservers"
 )
-
-// MCPServers keeps the configured tool servers. One that there is not, or that
-// the caller cannot see, is mcp_server_not_found.
-type MCPServers interface {
-	CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error)
-	MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error)
-	MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error)
-	ChangeMCPServer(
-		ctx context.Context,
-		caller domain.User,
-		id string,
-		change func(*toolserver.Record) error,
-	) (toolserver.Record, error)
-	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
-	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
-	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
-	ModelRefusals(ctx context.Context, sessionID domain.SessionID) ([]domain.ModelRefusal, error)
-	MCPTools(ctx context.Context, serverID string) ([]toolserver.Pin, error)
-	// AcceptMCPTools accepts proposed definitions of tools, by name and digest, all or none.
-	AcceptMCPTools(
-		ctx context.Context, caller domain.User, id string, digests map[string]string, may func(toolserver.Record) error,
-	) (toolserver.Record, error)
-}
 
 // ToolServers reads the tool servers of sessions.
 type ToolServers struct {
-	Servers MCPServers
+	Servers *toolservers.Store
 	Profile func(domain.Session) domain.Profile
 }
 

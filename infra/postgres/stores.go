@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/schedules"
@@ -13,7 +12,6 @@ import (
 )
 
 type (
-	catalogStore  = catalog.Store
 	scheduleStore = schedules.Store
 
 	sessionBase       = sessions.Base
@@ -30,7 +28,6 @@ type Options = pg.Options
 // DB is all stores on the connections of one process, without what emits events.
 type DB struct {
 	*pg.DB
-	*catalogStore
 	*scheduleStore
 	*sessionBase
 	*conversationBase
@@ -47,7 +44,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 
 	return &DB{
 		DB:               db,
-		catalogStore:     catalog.New(db),
 		scheduleStore:    schedules.New(db),
 		sessionBase:      sessions.NewBase(db),
 		conversationBase: conversation.NewBase(db),
@@ -59,7 +55,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 type Store struct {
 	*pg.DB
 	*pg.Outbox
-	*catalogStore
 	*scheduleStore
 	*sessionStore
 	*conversationStore
@@ -74,7 +69,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 	return &Store{
 		DB:                db.DB,
 		Outbox:            outbox,
-		catalogStore:      db.catalogStore,
 		scheduleStore:     db.scheduleStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
 		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),

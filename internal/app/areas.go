@@ -16,12 +16,12 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
-	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/release"
 	"everloop/realtime"
+	"everloop/service/annotations"
 	"everloop/service/compute"
 )
 
@@ -61,11 +61,11 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 	deleter := b.sessionDeleter()
 
 	rows := b.store.SessionStore()
-	people, items := b.accounts, catalog.New(b.DB.DB)
+	people := b.accounts
 	reader := apiaccess.Sessions{Store: rows, Auditor: in.auditor}
 	roles := apiaccess.RoleCheck{Solutions: b.solutions, RoleRights: people}
 	changes := apiaccess.FileEvents{Store: rows, Logger: b.logger}
-	servers := sessiondetail.ToolServers{Servers: b.toolServers(), Profile: b.Profile}
+	servers := sessiondetail.ToolServers{Servers: b.toolServers, Profile: b.Profile}
 	views := sessiondetail.SessionViews{
 		ToolServers: servers, Context: ctx, Profile: b.Profile, ModelFinder: b.models, Solutions: b.solutions,
 		Skills: in.shown.skills, Logger: b.logger,
@@ -89,8 +89,8 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: b.chats, Messages: b.DB,
 			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
 			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
-			Annotations: items, ProdSolution: documents.ProdSolution, History: pastOf{b.history, in.contexts}, Replays: b.replays,
-			Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
+			Annotations: annotations.New(b.DB.DB), ProdSolution: documents.ProdSolution, History: pastOf{b.history, in.contexts},
+			Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
 			Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, OpenFile: b.history.OpenFile,
@@ -102,7 +102,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		},
 		Library: library.API{
 			Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: in.toolServers,
-			Memories: items, Skills: in.shown.skills, Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
+			Memories: b.memories, Skills: in.shown.skills, Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
 		},
 		Production: production.API{
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,

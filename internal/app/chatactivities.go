@@ -100,7 +100,7 @@ func (p pastOf) Tree(ctx context.Context, session domain.Session) (domainhistory
 // provideMemory offers the tool Memory, where this installation has memories.
 func (b *backend) provideMemory(registry *tools.Registry) {
 	if b.settings.MemoryEnabled {
-		registry.Provide(builtin.NewMemoryTool(b.DB))
+		registry.Provide(builtin.NewMemoryTool(b.memories))
 	}
 }
 
@@ -110,7 +110,5 @@ func (b *backend) recall() modelcall.Recall {
 		return nil
 	}
 
-	return func(ctx context.Context, ownerID, question string) ([]domain.RecalledMemory, error) {
-		return b.DB.RecallMemories(ctx, ownerID, question)
-	}
+	return b.memories.RecallMemories
 }

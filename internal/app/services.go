@@ -18,10 +18,12 @@ import (
 	"everloop/service/chat"
 	"everloop/service/files"
 	"everloop/service/history"
+	"everloop/service/memories"
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
 	"everloop/service/recordings/transfer"
 	"everloop/service/tasks"
+	"everloop/service/toolservers"
 	"everloop/service/webhooks"
 )
 
@@ -35,9 +37,11 @@ type services struct {
 	board       *board.Service
 	chats       *chat.Service
 	history     *history.Service
+	memories    *memories.Store
 	compactions *chat.Compactions
 	replays     *replay.Service
 	tasks       *tasks.Service
+	toolServers *toolservers.Store
 	transfers   *transfer.Service
 	webhooks    *webhooks.Service
 }
@@ -53,6 +57,7 @@ func (b *backend) newServices() (s services, err error) {
 	sessionFiles := files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
+	s.memories, s.toolServers = memories.New(b.DB.DB), toolservers.New(b.DB.DB, b.buckets.Box)
 	s.agents = agents.New(agents.Deps{
 		DB: b.DB.DB, Solutions: b.solutions, Models: b.models, StartTask: b.Runs.StartTask, Logger: b.logger,
 	})
@@ -83,7 +88,7 @@ func (b *backend) newServices() (s services, err error) {
 	}
 
 	if s.transfers, err = transfer.New(transfer.Config{
-		Deps: recorded, Archive: s.archive, Known: b.known, Roles: b.accounts.AllowedRoles, Memories: b.DB.SessionMemories,
+		Deps: recorded, Archive: s.archive, Known: b.known, Roles: b.accounts.AllowedRoles, Memories: s.memories.SessionMemories,
 		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: flags.CheckReserve(b.settings.DataDir),
 	}); err != nil {
 		return s, err

@@ -46,7 +46,7 @@ func (b *backend) newShownTools() (shownTools, error) {
 		return shownTools{}, err
 	}
 
-	registry.Provide(&mcp.KnownTools{Store: b.toolServers(), Policies: b, Logger: b.logger})
+	registry.Provide(&mcp.KnownTools{Store: b.toolServers, Policies: b, Logger: b.logger})
 
 	return shownTools{registry, types, s, documents}, nil
 }

@@ -40,9 +40,6 @@ func guardWithoutPaths(allow, own []string) (*netguard.Guard, error) {
 	return netguard.New(allow, own)
 }
 
-// toolServers keeps the configured tool servers.
-func (b *backend) toolServers() mcp.Vault { return mcp.Vault{SealedRecords: b.DB, Box: b.buckets.Box} }
-
 // newToolServers connects the worker's sessions with their tool servers.
 func (b *backend) newToolServers(
 	ctx context.Context,
@@ -56,7 +53,7 @@ func (b *backend) newToolServers(
 	}
 
 	manager := mcp.NewManager(mcp.Config{
-		Store:       b.toolServers(),
+		Store:       b.toolServers,
 		Launcher:    shell,
 		Roots:       files,
 		HTTP:        mcp.NewGuard(guard),

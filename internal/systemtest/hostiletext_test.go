@@ -12,6 +12,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
+	"everloop/service/memories"
 )
 
 // A JSON answer may have white space around it that JSON does not know.
@@ -83,7 +84,7 @@ func TestHostileText(t *testing.T) {
 	registry, err := builtin.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
 	require.NoError(t, err)
 	registry.Provide(s.acts.Model.Plans.Agents)
-	registry.Provide(builtin.NewMemoryTool(s.journal))
+	registry.Provide(builtin.NewMemoryTool(memories.New(s.db.DB)))
 	s.useTools(registry)
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{MemoryEnabled: true, Setup: domain.SessionSetup{
 		Permissions: []domain.PermissionRule{{Tool: "Write", Decision: domain.PermissionAsk}},

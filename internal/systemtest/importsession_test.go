@@ -22,6 +22,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
 	"everloop/service/files"
+	"everloop/service/memories"
 	"everloop/service/recordings"
 	"everloop/service/recordings/transfer"
 	"everloop/service/work"
@@ -84,7 +85,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) recordings.Objects) *
 	a.transfers, err = transfer.New(transfer.Config{
 		Deps: a.recorded(a.log, before(a.objects), a.files, runs), Archive: archive,
 		Known: func(context.Context, string, string) bool { return true }, Roles: accounts.New(a.journal.DB).AllowedRoles,
-		Memories: a.journal.SessionMemories, Version: "1", Spool: filepath.Join(a.dir, "spool"),
+		Memories: memories.New(a.journal.DB).SessionMemories, Version: "1", Spool: filepath.Join(a.dir, "spool"),
 	})
 	require.NoError(t, err)
 	a.register()

@@ -8,6 +8,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
+	"everloop/service/memories"
 )
 
 func TestMemory_afterContentFromOutside(t *testing.T) {
@@ -15,7 +16,8 @@ func TestMemory_afterContentFromOutside(t *testing.T) {
 	s := newStack(t)
 	registry, err := builtin.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
 	require.NoError(t, err)
-	registry.Provide(builtin.NewMemoryTool(s.journal))
+	store := memories.New(s.db.DB)
+	registry.Provide(builtin.NewMemoryTool(store))
 	s.useTools(registry)
 
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{
@@ -44,12 +46,12 @@ func TestMemory_afterContentFromOutside(t *testing.T) {
 	s.permit(made.ID, question, 0, "")
 	s.awaitEnds(made.ID, ack.ChatID, 3)
 
-	_, err = s.journal.CreateMemory(t.Context(), s.caller.User.ID, domain.NewMemory{
+	_, err = store.CreateMemory(t.Context(), s.caller.User.ID, domain.NewMemory{
 		Type: domain.MemoryExperience, Content: "headless", DisabledAfter: ack.ChatID,
 	})
 	require.NoError(t, err)
 
-	page, _, err := s.journal.Memories(t.Context(), domain.MemoryQuery{UserID: s.caller.User.ID, Limit: 10})
+	page, _, err := store.Memories(t.Context(), domain.MemoryQuery{UserID: s.caller.User.ID, Limit: 10})
 	require.NoError(t, err)
 
 	disabled := map[string]bool{}

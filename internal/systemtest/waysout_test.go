@@ -30,6 +30,7 @@ import (
 	"everloop/infra/secrets"
 	"everloop/infra/web"
 	"everloop/service/chat"
+	"everloop/service/toolservers"
 )
 
 // outcome is what becomes of a way out.
@@ -79,7 +80,7 @@ type outStack struct {
 	secure   *httptest.Server
 	hits     atomic.Int64
 	proxy    *egress.Proxy
-	vault    mcp.Vault
+	servers  *toolservers.Store
 	viewer   domain.Caller
 	key      domain.Caller // with the scope chat alone
 }
@@ -174,9 +175,9 @@ func newOutStack(t *testing.T) *outStack {
 	box, err := secrets.NewBox("a key of the tests, long enough to be one")
 	require.NoError(t, err)
 
-	o.vault = mcp.Vault{SealedRecords: o.db, Box: box}
+	o.servers = toolservers.New(o.db.DB, box)
 	manager := mcp.NewManager(mcp.Config{
-		Store: o.vault, HTTP: mcp.NewGuard(guard), Policies: o, Profile: o.Profile, Version: "test", Logger: o.logger,
+		Store: o.servers, HTTP: mcp.NewGuard(guard), Policies: o, Profile: o.Profile, Version: "test", Logger: o.logger,
 	})
 	t.Cleanup(manager.Close)
 	registry.Provide(manager)
@@ -340,7 +341,7 @@ func TestWaysOut_followPolicy(t *testing.T) {
 			cell := func(caller domain.Caller, headless bool) (domain.SessionID, outcome) {
 				session := o.setUp(policyCases[policy](host))
 				if way == "tool server over HTTP" {
-					_, err := o.vault.CreateMCPServer(t.Context(), toolserver.Record{
+					_, err := o.servers.CreateMCPServer(t.Context(), toolserver.Record{
 						Scope: toolserver.OfSession, SessionID: &session, OwnerID: o.caller.User.ID,
 						MCPServer: domain.MCPServer{
 							Name: "site", Transport: toolserver.HTTP, URL: o.plain.URL + "/mcp", Enabled: true, TimeoutS: 60,

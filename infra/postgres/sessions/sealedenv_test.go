@@ -11,6 +11,7 @@ import (
 	"everloop/domain/replay"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/infra/postgres/sessions"
 	"everloop/infra/secrets"
 	"everloop/internal/testkit"
 	played "everloop/service/recordings/replay"
@@ -48,7 +49,7 @@ func TestSessionEnv_isSealedInTheDatabase(t *testing.T) {
 	read, err := db.OwnSession(t.Context(), ann, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, env, read.Env)
-	atWork, err := db.MCPSession(t.Context(), made.ID)
+	atWork, err := sessions.AtWork(t.Context(), db.Pool, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, env, atWork.Env)
 
@@ -72,7 +73,7 @@ func TestSessionEnv_isSealedInTheDatabase(t *testing.T) {
 			Speed:    1,
 			Script:   "x",
 		}))
-		got, err := db.MCPSession(t.Context(), domain.SessionID(copied))
+		got, err := sessions.AtWork(t.Context(), db.Pool, domain.SessionID(copied))
 		require.NoError(t, err)
 		require.Equal(t, want, got.Env)
 	}

@@ -51,8 +51,8 @@ const noToolServers = `
 	     OR EXISTS (SELECT 1 FROM mcp_servers WHERE scope = 'solution' AND solution_id = s.solution_id)
 	     OR EXISTS (SELECT 1 FROM mcp_servers WHERE session_id = s.id))`
 
-// WorkColumns give, of the session row s, what a worker may know of the session that it
-// works for. WorkFields scans them.
+// WorkColumns select from the session row s what a worker may read of a session that it works
+// for. WorkFields scans them.
 const WorkColumns = `
 	s.id, s.owner_id, s.solution_id, s.biz_role_id, s.primary_skill_id, s.memory_enabled, s.env, s.disable_tools, s.setup, s.sandbox_uid,
 	s.assists_solutions, s.workspace_id`
@@ -296,13 +296,14 @@ func (db *Base) setSession(
 	return session, pg.Fault("change session's "+column, err)
 }
 
-// MCPSession reads what connecting a session with its tool servers needs to
-// know of it.
-func (db *Base) MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error) {
-	var s domain.Session
+// AtWork returns the WorkColumns of a session, or session_not_found.
+func AtWork(ctx context.Context, q pg.Queryer, sessionID domain.SessionID) (domain.Session, error) {
+	rows, _ := q.Query(ctx, `SELECT `+WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID)
 
-	err := db.Pool.QueryRow(ctx, `SELECT `+WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).
-		Scan(WorkFields(&s)...)
+	s, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (s domain.Session, err error) {
+		err = row.Scan(WorkFields(&s)...)
+		return s, err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, domain.SessionNotFound(sessionID)
 	}

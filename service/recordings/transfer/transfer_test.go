@@ -31,6 +31,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
 	"everloop/service/files"
+	"everloop/service/memories"
 	"everloop/service/recordings"
 	"everloop/service/recordings/transfer"
 )
@@ -98,7 +99,7 @@ func (h *house) process(db *postgres.DB) *transfer.Service {
 	archive, err := recordings.New(deps)
 	require.NoError(h.t, err)
 	service, err := transfer.New(transfer.Config{
-		Deps: deps, Archive: archive, Roles: accounts.New(h.db.DB).AllowedRoles, Memories: h.db.SessionMemories,
+		Deps: deps, Archive: archive, Roles: accounts.New(h.db.DB).AllowedRoles, Memories: memories.New(h.db.DB).SessionMemories,
 		Known:   func(_ context.Context, kind, name string) bool { return kind != "model" || name == "known" },
 		Version: "2026.11.21", Spool: filepath.Join(h.dir, "spool"),
 	})

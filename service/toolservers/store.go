@@ -1,4 +1,7 @@
-package catalog
+// Package toolservers is the room of configured tool servers (MCP): their rows with encrypted
+// environments and headers, the pinned definitions of their tools, and the states of
+// connections. Connections themselves are in infra/mcp.
+package toolservers
 
 import (
 	"context"
@@ -9,13 +12,26 @@ import (
 	"everloop/domain"
 	"everloop/domain/toolserver"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
+	"everloop/infra/secrets"
 )
 
 // maxMCPServers bounds the tool servers of one scope: of the service, of a
 // user's solution, of a session.
 const maxMCPServers = 32
 
-// mcpColumns give a toolserver.Record of the rows m and u, its maker.
+// Store reads and writes tool servers. Their environments and headers are encrypted at rest; the
+// records that it returns contain them in clear text. The error is mcp_server_not_found for a
+// server that the caller cannot see.
+type Store struct {
+	db  *pg.DB
+	box *secrets.Box
+}
+
+// New returns a store on a database that encrypts with box.
+func New(db *pg.DB, box *secrets.Box) *Store { return &Store{db, box} }
+
+// mcpColumns select a toolserver.Record from the rows m and u, its creator.
 const mcpColumns = `
 	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.preset, m.transport, m.command, m.args, m.url, m.sealed,
 	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator,
@@ -34,10 +50,10 @@ func mcpServerNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, toolserver.CodeNotFound, "tool server %s does not exist", id)
 }
 
-// mcpFault recognises a name that is taken.
+// mcpFault returns a conflict when the name is used already in the scope.
 func mcpFault(doing, name string, err error) error {
 	if pg.HasState(err, pg.UniqueViolation) {
-		return domain.Newf(domain.Conflict, "mcp_server_name_taken", "there is a tool server named %s in this scope already", name)
+		return domain.Newf(domain.Conflict, "mcp_server_name_taken", "a tool server named %s exists already in this scope", name)
 	}
 
 	return pg.Fault(doing, err)
@@ -59,13 +75,15 @@ func orNone(list []string) []string {
 	return list
 }
 
-// CreateMCPServer keeps a tool server under the id that it has. Whether its maker
-// may make it was checked. Of its secrets only Sealed is kept, and returned.
-func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error) {
-	var made toolserver.Record
+// CreateMCPServer stores a new tool server. The caller has checked that the owner can create it.
+func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (made toolserver.Record, err error) {
+	s.ID = domain.NewID()
+	if err := c.seal(&s); err != nil {
+		return s, err
+	}
 
-	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
-		// One maker adds one at a time, so that the count holds.
+	err = c.db.InTx(ctx, func(tx pgx.Tx) error {
+		// The lock serialises the creations of one user, so that the count is correct.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR UPDATE`, s.OwnerID); err != nil {
 			return err
 		}
@@ -84,7 +102,7 @@ func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (tools
 		}
 
 		if count >= maxMCPServers {
-			return domain.Newf(domain.Conflict, "too_many_mcp_servers", "one scope has at most %d tool servers", maxMCPServers)
+			return domain.Newf(domain.Conflict, "too_many_mcp_servers", "a scope can have %d tool servers", maxMCPServers)
 		}
 
 		rows, _ := tx.Query(ctx, `
@@ -100,11 +118,11 @@ func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (tools
 		return err
 	})
 
-	return made, mcpFault("create tool server", s.Name, err)
+	return c.opened(made, mcpFault("create tool server", s.Name, err))
 }
 
-// MCPServers lists the tool servers that a user can see: those of the service,
-// and the user's own.
+// MCPServers returns the tool servers that a user can see: the servers of the service and the
+// user's own.
 func (c *Store) MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+mcpColumns+`
@@ -117,13 +135,13 @@ func (c *Store) MCPServers(ctx context.Context, userID string) ([]toolserver.Rec
 		ORDER  BY 1`, pgx.NamedArgs{"user": userID})
 	servers, err := pgx.CollectRows(rows, scanMCPServer)
 
-	return servers, pg.Fault("list tool servers", err)
+	return c.openAll(servers, pg.Fault("list tool servers", err))
 }
 
-// MCPServer reads one tool server that the caller can see: one of the service,
-// their own, or any for an administrator.
+// MCPServer returns one tool server that the caller can see: one of the service, their own, or
+// any for an administrator.
 func (c *Store) MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error) {
-	return mcpServer(ctx, c.db.Pool, caller, id, "")
+	return c.opened(mcpServer(ctx, c.db.Pool, caller, id, ""))
 }
 
 func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (toolserver.Record, error) {
@@ -141,18 +159,16 @@ func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock s
 	return s, pg.Fault("read tool server", err)
 }
 
-// ChangeMCPServer changes a tool server that the caller can see; change says
-// whether they may, and what.
+// ChangeMCPServer changes a tool server that the caller can see. An error of change, such as a
+// missing permission, rolls back.
 func (c *Store) ChangeMCPServer(
 	ctx context.Context,
 	caller domain.User,
 	id string,
 	change func(*toolserver.Record) error,
-) (toolserver.Record, error) {
-	var changed toolserver.Record
-
-	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
-		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
+) (changed toolserver.Record, err error) {
+	err = c.db.InTx(ctx, func(tx pgx.Tx) error {
+		s, err := c.opened(mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m"))
 		if err != nil {
 			return err
 		}
@@ -160,6 +176,10 @@ func (c *Store) ChangeMCPServer(
 		before := s.MCPServer
 
 		if err := change(&s); err != nil {
+			return err
+		}
+
+		if err := c.seal(&s); err != nil {
 			return err
 		}
 
@@ -182,11 +202,11 @@ func (c *Store) ChangeMCPServer(
 		return mcpFault("change tool server", s.Name, err)
 	})
 
-	return changed, err
+	return c.opened(changed, err)
 }
 
-// DeleteMCPServer removes a tool server that the caller can see; may says
-// whether they are allowed to.
+// DeleteMCPServer deletes a tool server that the caller can see, unless may returns an error. The
+// record that may receives has no secrets.
 func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error {
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
@@ -203,11 +223,11 @@ func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id stri
 		return err
 	})
 
-	return pg.Fault("remove tool server", err)
+	return pg.Fault("delete tool server", err)
 }
 
-// SessionMCPServers returns the tool servers that count for a session, disabled
-// ones included: they take the place of others with their name.
+// SessionMCPServers returns the tool servers of a session, including disabled ones: a disabled
+// server replaces one of a wider scope with its name.
 func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+mcpColumns+`, s.owner_id
@@ -235,7 +255,12 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionI
 		return nil, pg.Fault("read the tool servers of a session", err)
 	}
 
-	return toolserver.Effective(servers, owner), nil
+	return c.openAll(toolserver.Effective(servers, owner), nil)
+}
+
+// MCPSession returns the columns of a session that a connection with a tool server needs.
+func (c *Store) MCPSession(ctx context.Context, id domain.SessionID) (domain.Session, error) {
+	return sessions.AtWork(ctx, c.db.Pool, id)
 }
 
 // MCPConnections returns the last known states of a session's connections.
@@ -249,7 +274,7 @@ func (c *Store) MCPConnections(ctx context.Context, sessionID domain.SessionID) 
 	return list, pg.Fault("read connections with tool servers", err)
 }
 
-// SaveMCPConnection keeps the state of a connection, unless its session is gone.
+// SaveMCPConnection stores the state of a connection, unless its session is deleted.
 func (c *Store) SaveMCPConnection(ctx context.Context, connection toolserver.Connection) error {
 	if connection.Tools == nil {
 		connection.Tools = []toolserver.Tool{}
@@ -270,5 +295,5 @@ func (c *Store) SaveMCPConnection(ctx context.Context, connection toolserver.Con
 			"tools":       connection.Tools,
 		})
 
-	return pg.Fault("keep the state of a connection with a tool server", err)
+	return pg.Fault("store the state of a connection with a tool server", err)
 }

@@ -1,6 +1,6 @@
-// Package catalog stores memories, annotations and tool servers. Of sessions it reads the
-// owner and the solution.
-package catalog
+// Package memories is the room of memories: what agents and users record for later sessions of
+// a user.
+package memories
 
 import (
 	"cmp"
@@ -16,21 +16,22 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes what sessions are equipped with.
+// Store reads and writes the memories of users. A memory of another user does not exist for a
+// caller: the error is memory_not_found.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
+// New returns a store on a database.
 func New(db *pg.DB) *Store { return &Store{db} }
 
 const memoryColumns = `id, type, content, skill_name, record_type, scope, owner, topic, external_id, superseded_by, write_reason,
 	created_at, updated_at, hit_count, last_hit_at, disabled, source_session`
 
-// CreateMemory keeps a new memory of the user. One that a tool call has written
-// already is given again.
-func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMemory) (domain.Memory, error) {
+// CreateMemory stores a memory of the user. It is idempotent by the tool call that writes the
+// memory: a repeated call returns the stored one.
+func (s *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMemory) (domain.Memory, error) {
 	var made domain.Memory
 
-	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO memories (user_id, type, content, skill_name, record_type, scope, owner, topic, external_id, write_reason,
 			    source_session, call_id, disabled)
@@ -66,8 +67,9 @@ func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMe
 	return made, pg.Fault("create memory", err)
 }
 
-// Memories gives a page of the user's memories, newest first, and how many fit.
-func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Memory, int, error) {
+// Memories returns a page of the user's memories that match q, newest first, and their total
+// number.
+func (s *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Memory, int, error) {
 	where := []string{"user_id = @user"}
 
 	args := pgx.NamedArgs{"user": q.UserID, "limit": q.Limit, "offset": q.Offset}
@@ -111,50 +113,50 @@ func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Me
 	batch.Queue(`SELECT count(*) FROM memories WHERE `+condition, args).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 
-	return found, total, pg.Fault("list memories", c.db.Pool.SendBatch(ctx, &batch).Close())
+	return found, total, pg.Fault("list memories", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-// Memory reads one memory of the user.
-func (c *Store) Memory(ctx context.Context, userID string, id int64) (domain.Memory, error) {
-	rows, _ := c.db.Pool.Query(ctx, `SELECT `+memoryColumns+` FROM memories WHERE id = $1 AND user_id = $2`, id, userID)
+// Memory returns one memory of the user.
+func (s *Store) Memory(ctx context.Context, userID string, id int64) (domain.Memory, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+memoryColumns+` FROM memories WHERE id = $1 AND user_id = $2`, id, userID)
 	return oneMemory(rows, id, "read memory")
 }
 
-// memoryChanges are the columns that a change may name.
+// memoryChanges are the columns that a change can set.
 var memoryChanges = []string{"type", "content", "skill_name", "record_type", "scope", "owner", "topic", "external_id", "write_reason"}
 
-// ChangeMemory sets the fields that are given.
-func (c *Store) ChangeMemory(ctx context.Context, userID string, id int64, fields []domain.MemoryField) (domain.Memory, error) {
+// ChangeMemory sets the given fields.
+func (s *Store) ChangeMemory(ctx context.Context, userID string, id int64, fields []domain.MemoryField) (domain.Memory, error) {
 	sets := []string{"updated_at = now()"}
 	args := pgx.NamedArgs{"id": id, "user": userID}
 
 	for _, f := range fields {
 		if !slices.Contains(memoryChanges, f.Column) {
-			return domain.Memory{}, fmt.Errorf("memories have no field %s to change", f.Column)
+			return domain.Memory{}, fmt.Errorf("cannot change field %s of memories", f.Column)
 		}
 
 		sets = append(sets, f.Column+" = @"+f.Column)
 		args[f.Column] = f.Value
 	}
 
-	rows, _ := c.db.Pool.Query(ctx, `
+	rows, _ := s.db.Pool.Query(ctx, `
 		UPDATE memories SET `+strings.Join(sets, ", ")+` WHERE id = @id AND user_id = @user RETURNING `+memoryColumns, args)
 
 	return oneMemory(rows, id, "change memory")
 }
 
-// SetMemoryDisabled takes a memory out of use, or brings it back.
-func (c *Store) SetMemoryDisabled(ctx context.Context, userID string, id int64, disabled bool) (domain.Memory, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// SetMemoryDisabled disables or enables a memory. A disabled memory is not recalled.
+func (s *Store) SetMemoryDisabled(ctx context.Context, userID string, id int64, disabled bool) (domain.Memory, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		UPDATE memories SET disabled = $3, updated_at = now() WHERE id = $1 AND user_id = $2
 		    RETURNING `+memoryColumns, id, userID, disabled)
 
 	return oneMemory(rows, id, "disable memory")
 }
 
-// DeleteMemory removes a memory permanently.
-func (c *Store) DeleteMemory(ctx context.Context, userID string, id int64) error {
-	n, err := c.ChangeMemories(ctx, userID, "delete", []int64{id})
+// DeleteMemory deletes a memory.
+func (s *Store) DeleteMemory(ctx context.Context, userID string, id int64) error {
+	n, err := s.ChangeMemories(ctx, userID, "delete", []int64{id})
 	if err == nil && n == 0 {
 		return domain.MemoryNotFound(id)
 	}
@@ -162,9 +164,9 @@ func (c *Store) DeleteMemory(ctx context.Context, userID string, id int64) error
 	return err
 }
 
-// ChangeMemories deletes, disables or enables those of the ids that are the
-// user's, and says how many.
-func (c *Store) ChangeMemories(ctx context.Context, userID, action string, ids []int64) (int, error) {
+// ChangeMemories deletes, disables or enables the memories of the user with the ids, and
+// returns their number.
+func (s *Store) ChangeMemories(ctx context.Context, userID, action string, ids []int64) (int, error) {
 	statement := `UPDATE memories SET disabled = ($3 = 'disable'), updated_at = now() WHERE id = ANY ($2) AND user_id = $1`
 
 	args := []any{userID, ids, action}
@@ -172,22 +174,22 @@ func (c *Store) ChangeMemories(ctx context.Context, userID, action string, ids [
 		statement, args = `DELETE FROM memories WHERE id = ANY ($2) AND user_id = $1`, args[:2]
 	}
 
-	tag, err := c.db.Pool.Exec(ctx, statement, args...)
+	tag, err := s.db.Pool.Exec(ctx, statement, args...)
 
 	return int(tag.RowsAffected()), pg.Fault("change memories", err)
 }
 
-// Bounds of what one recall gives.
+// Limits of one recall.
 const (
-	recallMatches  = 6 // memories that share words with the question
-	recallGuidance = 4 // the newest feedback, which holds whatever is asked
+	recallMatches  = 6 // memories that match words of the question
+	recallGuidance = 4 // newest feedback, independent of the question
 )
 
-// RecallMemories gives what the user's agent should know for a question: the
-// memories that share most words with it, and the newest feedback. Words that are
-// in every text ("the", "is") find nothing. What is given counts as a hit.
-func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]domain.RecalledMemory, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// RecallMemories returns the user's memories for a question: the best matches of its words, and
+// the newest feedback. Stop words ("the", "is") do not match. It counts a hit for each memory
+// that it returns.
+func (s *Store) RecallMemories(ctx context.Context, userID, question string) ([]domain.RecalledMemory, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		WITH asked AS (
 			SELECT nullif(array_to_string(array(
 				SELECT '''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || ''''
@@ -218,10 +220,9 @@ func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]
 	return recalled, pg.Fault("recall memories", err)
 }
 
-// SessionMemories returns what was remembered in a session, for its owner, at most
-// ten thousand.
-func (c *Store) SessionMemories(ctx context.Context, ownerID string, sessionID domain.SessionID) ([]domain.Memory, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// SessionMemories returns the owner's memories that a session created, at most 10,000.
+func (s *Store) SessionMemories(ctx context.Context, ownerID string, sessionID domain.SessionID) ([]domain.Memory, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+memoryColumns+` FROM memories WHERE user_id = $1 AND source_session = $2 ORDER BY id DESC LIMIT 10000`, ownerID, sessionID)
 
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Memory])
@@ -232,7 +233,7 @@ func (c *Store) SessionMemories(ctx context.Context, ownerID string, sessionID d
 	return list, nil
 }
 
-// first returns the first n bytes of a text, cut between characters.
+// first returns at most n bytes of a text, cut at a character.
 func first(s string, n int) string {
 	if len(s) <= n {
 		return s

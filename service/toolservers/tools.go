@@ -1,4 +1,4 @@
-package catalog
+package toolservers
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (c *Store) PinMCPTools(ctx context.Context, server toolserver.Record, list 
 	var pins []toolserver.Pin
 
 	err = c.db.InTx(ctx, func(tx pgx.Tx) error {
-		// Of two sessions that see the server first, one pins its tools.
+		// The lock lets one of two sessions that connect first pin the tools.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM mcp_servers WHERE id = $1 FOR UPDATE`, server.ID); err != nil {
 			return err
 		}
@@ -81,8 +81,8 @@ func changedPins(known, pins []toolserver.Pin) []toolserver.Pin {
 	return changed
 }
 
-// vanished returns the tools that were never accepted and are not in the list any more, so that
-// a server cannot fill the table.
+// vanished returns the known tools that were never accepted and are missing from the list. They are
+// deleted, so that a server cannot fill the table.
 func vanished(known []toolserver.Pin, list []toolserver.Tool) []string {
 	names := []string{}
 
@@ -107,8 +107,9 @@ func putMCPTool(ctx context.Context, tx pgx.Tx, serverID string, pin toolserver.
 }
 
 // AcceptMCPTools accepts proposed definitions of tools, by name and digest, of a server that
-// the caller can see; may reports whether they are allowed to. A definition that is not
-// proposed any more is a conflict, and none is accepted.
+// the caller can see, unless may returns an error. The record that may receives has no secrets.
+// The error is tool_definition_changed when a definition is not proposed any longer; then none is
+// accepted.
 func (c *Store) AcceptMCPTools(
 	ctx context.Context, caller domain.User, id string, digests map[string]string, may func(toolserver.Record) error,
 ) (toolserver.Record, error) {
@@ -150,7 +151,7 @@ func (c *Store) AcceptMCPTools(
 		return nil
 	})
 
-	return server, pg.Fault("accept tools of a tool server", err)
+	return c.opened(server, pg.Fault("accept tools of a tool server", err))
 }
 
 // ModelRefusals returns the tool servers of a session whose tools model servers have refused,

@@ -1,4 +1,4 @@
-package catalog_test
+package annotations_test
 
 import (
 	"sync"
@@ -10,6 +10,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/annotation"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/annotations"
 )
 
 func TestStore_CreateAnnotation_limitHoldsInParallel(t *testing.T) {
@@ -19,9 +20,9 @@ func TestStore_CreateAnnotation_limitHoldsInParallel(t *testing.T) {
 	session, err := db.CreateSession(ctx, ann.ID, domain.NewSession{})
 	require.NoError(t, err)
 
+	store, payload := annotations.New(db.DB), annotation.Payload{ID: string(session.ID), SessionID: session.ID, IsSession: true}
 	create := func() error {
-		_, err := db.CreateAnnotation(ctx, annotation.Payload{ID: string(session.ID), SessionID: session.ID, IsSession: true}, ann.ID,
-			annotation.NewAnnotation{Kind: "bookmark", Labels: []string{}})
+		_, err := store.CreateAnnotation(ctx, payload, ann.ID, annotation.NewAnnotation{Kind: "bookmark", Labels: []string{}})
 
 		return err
 	}

@@ -1,4 +1,4 @@
-package catalog_test
+package toolservers_test
 
 import (
 	"encoding/json"
@@ -11,17 +11,23 @@ import (
 	"everloop/domain"
 	"everloop/domain/toolserver"
 	"everloop/infra/postgres/pgtest"
+	"everloop/infra/secrets"
+	"everloop/service/toolservers"
 )
 
 func TestPinMCPTools(t *testing.T) {
 	t.Parallel()
 
 	db := pgtest.Open(t)
+	box, err := secrets.NewBox("a key of the tests, long enough to be one")
+	require.NoError(t, err)
+
+	store := toolservers.New(db.DB, box)
 	root := pgtest.User(t, db, "root", true)
 
 	newServer := func(name string) toolserver.Record {
-		server, err := db.CreateMCPServer(t.Context(), toolserver.Record{
-			ID: domain.NewID(), Scope: toolserver.OfService, OwnerID: root.ID, Sealed: []byte("x"),
+		server, err := store.CreateMCPServer(t.Context(), toolserver.Record{
+			Scope: toolserver.OfService, OwnerID: root.ID,
 			MCPServer: domain.MCPServer{Name: name, Transport: toolserver.HTTP, URL: "https://a.example/mcp", TimeoutS: 60, Enabled: true},
 		})
 		require.NoError(t, err)
@@ -33,7 +39,7 @@ func TestPinMCPTools(t *testing.T) {
 		return toolserver.Tool{Name: name, Description: description, Schema: schema}
 	}
 	states := func(server toolserver.Record) map[string]string {
-		pins, err := db.MCPTools(t.Context(), server.ID)
+		pins, err := store.MCPTools(t.Context(), server.ID)
 		require.NoError(t, err)
 
 		out := map[string]string{}
@@ -53,7 +59,7 @@ func TestPinMCPTools(t *testing.T) {
 
 		for i := range 8 {
 			all.Go(func() {
-				_, err := db.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", fmt.Sprint(i))})
+				_, err := store.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", fmt.Sprint(i))})
 				if err != nil {
 					t.Error(err)
 				}
@@ -70,7 +76,7 @@ func TestPinMCPTools(t *testing.T) {
 		server := newServer("same")
 
 		for range 3 {
-			pins, err := db.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "<a> & \"b\" \u2028"), tool("list", "")})
+			pins, err := store.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "<a> & \"b\" \u2028"), tool("list", "")})
 			require.NoError(t, err)
 			require.Len(t, pins, 2)
 			require.Equal(t, map[string]string{"read": "true false", "list": "true false"}, states(server))
@@ -83,13 +89,13 @@ func TestPinMCPTools(t *testing.T) {
 		server := newServer("vanish")
 
 		for i := range 3 {
-			_, err := db.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "Reads."), tool(fmt.Sprint("new-", i), "")})
+			_, err := store.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "Reads."), tool(fmt.Sprint("new-", i), "")})
 			require.NoError(t, err)
 		}
 
 		require.Equal(t, map[string]string{"read": "true false", "new-0": "true false", "new-2": "false true"}, states(server))
 
-		_, err := db.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "Reads.")})
+		_, err := store.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "Reads.")})
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"read": "true false", "new-0": "true false"}, states(server))
 	})
@@ -98,9 +104,9 @@ func TestPinMCPTools(t *testing.T) {
 		t.Parallel()
 
 		server := newServer("ends")
-		_, err := db.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "")})
+		_, err := store.PinMCPTools(t.Context(), server, []toolserver.Tool{tool("read", "")})
 		require.NoError(t, err)
-		require.NoError(t, db.DeleteMCPServer(t.Context(), root, server.ID, func(toolserver.Record) error { return nil }))
+		require.NoError(t, store.DeleteMCPServer(t.Context(), root, server.ID, func(toolserver.Record) error { return nil }))
 		require.Empty(t, states(server))
 	})
 }

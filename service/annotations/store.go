@@ -1,4 +1,6 @@
-package catalog
+// Package annotations is the room of annotations: marks and ratings that users attach to
+// sessions, turns, tool calls and nodes of DAG runs.
+package annotations
 
 import (
 	"context"
@@ -11,12 +13,18 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
+// Store reads and writes annotations. Callers check that the user can see the payload.
+type Store struct{ db *pg.DB }
+
+// New returns a store on a database.
+func New(db *pg.DB) *Store { return &Store{db} }
+
 const annotationColumns = `id, payload_id, kind, target, value, text, labels, author_id, created_at, updated_at, resolved_at`
 
-// AnnotationPayload finds the session of a turn, a tool call, or the session itself, or the
-// production solution of a node of a run; payload_not_found.
-func (c *Store) AnnotationPayload(ctx context.Context, id string) (annotation.Payload, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// AnnotationPayload returns the session of a turn or tool call, the session with the id, or the
+// production solution of a node of a DAG run. Otherwise the error is payload_not_found.
+func (s *Store) AnnotationPayload(ctx context.Context, id string) (annotation.Payload, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT $1::text AS id, session_id, '' AS solution_id, false AS is_session FROM entries WHERE id = $1
 		UNION ALL SELECT $1, session_id, '', false FROM tool_calls WHERE id = $1
 		UNION ALL SELECT $1, id, '', true FROM sessions WHERE id = $1
@@ -31,9 +39,8 @@ func (c *Store) AnnotationPayload(ctx context.Context, id string) (annotation.Pa
 	return payload, pg.Fault("find the payload of annotations", err)
 }
 
-// CheckAnnotationTarget refuses a target that names a turn, a block or a tool call that
-// the session does not have.
-func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Payload, target *annotation.Target) error {
+// CheckAnnotationTarget rejects a target whose turn, block or tool call is not in the session.
+func (s *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Payload, target *annotation.Target) error {
 	if target == nil || target.TurnID == nil && target.ToolCallID == nil && target.BlockIndex == nil {
 		return nil
 	}
@@ -48,7 +55,7 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Pa
 		call   bool
 	)
 
-	err := c.db.Pool.QueryRow(ctx, `
+	err := s.db.Pool.QueryRow(ctx, `
 		SELECT (SELECT jsonb_array_length(blocks) FROM entries WHERE id = $2 AND session_id = $1),
 		       EXISTS (SELECT FROM tool_calls WHERE id = $3 AND session_id = $1)`,
 		payload.SessionID, turn, target.ToolCallID).Scan(&blocks, &call)
@@ -56,22 +63,23 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Pa
 	case err != nil:
 		return pg.Fault("check the target of an annotation", err)
 	case target.TurnID != nil && blocks == nil:
-		return domain.Invalidf("body.target.turn_id", "is no turn of the session")
+		return domain.Invalidf("body.target.turn_id", "must be a turn of the session")
 	case target.ToolCallID != nil && !call:
-		return domain.Invalidf("body.target.tool_call_id", "is no tool call of the session")
+		return domain.Invalidf("body.target.tool_call_id", "must be a tool call of the session")
 	case target.BlockIndex != nil && (blocks == nil || *target.BlockIndex >= *blocks):
-		return domain.Invalidf("body.target.block_index", "is no block of the turn")
+		return domain.Invalidf("body.target.block_index", "must be a block of the turn")
 	}
 
 	return nil
 }
 
-// CreateAnnotation keeps a new annotation; too_many_annotations.
-func (c *Store) CreateAnnotation(
+// CreateAnnotation stores an annotation. The error is too_many_annotations when the payload has
+// annotation.MaxOfPayload already.
+func (s *Store) CreateAnnotation(
 	ctx context.Context, payload annotation.Payload, authorID string, in annotation.NewAnnotation,
 ) (made annotation.Annotation, err error) {
-	err = c.db.InTx(ctx, func(tx pgx.Tx) error {
-		// Creations on one payload count each other.
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		// Concurrent creations for one payload would each miss the other in the count.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('annotations/' || $1, 0))`, payload.ID); err != nil {
 			return err
 		}
@@ -112,9 +120,8 @@ func insertAnnotation(
 	return made, err
 }
 
-// Annotations returns a page of a payload's annotations, oldest first, and how many there
-// are.
-func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []annotation.Annotation, total int, err error) {
+// Annotations returns a page of a payload's annotations, oldest first, and their total number.
+func (s *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []annotation.Annotation, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+annotationColumns+` FROM annotations WHERE payload_id = $1 ORDER BY id OFFSET $2
 		LIMIT $3`, payloadID, offset, limit).
@@ -125,18 +132,18 @@ func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit
 	batch.Queue(`SELECT count(*) FROM annotations WHERE payload_id = $1`, payloadID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 
-	return page, total, pg.Fault("list annotations", c.db.Pool.SendBatch(ctx, &batch).Close())
+	return page, total, pg.Fault("list annotations", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-// Annotation reads one annotation of a payload; annotation_not_found.
-func (c *Store) Annotation(ctx context.Context, payloadID, id string) (annotation.Annotation, error) {
-	rows, _ := c.db.Pool.Query(ctx, `SELECT `+annotationColumns+` FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
+// Annotation returns one annotation of a payload, or annotation_not_found.
+func (s *Store) Annotation(ctx context.Context, payloadID, id string) (annotation.Annotation, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+annotationColumns+` FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
 	return oneAnnotation(rows, id, "read annotation")
 }
 
-// ChangeAnnotation sets the fields that are given; annotation_not_found.
-func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, change annotation.Change) (annotation.Annotation, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// ChangeAnnotation sets the fields of change, or returns annotation_not_found.
+func (s *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, change annotation.Change) (annotation.Annotation, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		UPDATE annotations SET updated_at = now(),
 		       value = CASE WHEN @set_value THEN @value::jsonb ELSE value END,
 		       text = CASE WHEN @set_text THEN @text ELSE text END,
@@ -153,9 +160,9 @@ func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, chan
 	return oneAnnotation(rows, id, "change annotation")
 }
 
-// DeleteAnnotation removes an annotation; annotation_not_found.
-func (c *Store) DeleteAnnotation(ctx context.Context, payloadID, id string) error {
-	tag, err := c.db.Pool.Exec(ctx, `DELETE FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
+// DeleteAnnotation deletes an annotation, or returns annotation_not_found.
+func (s *Store) DeleteAnnotation(ctx context.Context, payloadID, id string) error {
+	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
 	if err == nil && tag.RowsAffected() == 0 {
 		return annotation.NotFound(id)
 	}
@@ -172,7 +179,7 @@ func oneAnnotation(rows pgx.Rows, id, doing string) (annotation.Annotation, erro
 	return found, pg.Fault(doing, err)
 }
 
-// jsonOrNull keeps the database's null apart from the null of JSON.
+// jsonOrNull returns nil for no value, so that the column is NULL and not the JSON value null.
 func jsonOrNull(value any) *any {
 	if value == nil {
 		return nil
