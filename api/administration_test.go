@@ -81,7 +81,7 @@ func TestAdministration(t *testing.T) {
 	w.do("GET", "/api/admin/admins", w.ann, "").code(403, "administrator_required")
 	ordinary := w.do("DELETE", "/api/admin/admins/"+w.annID, w.root, "")
 	ordinary.code(404, "user_not_found")
-	require.Contains(t, ordinary.text, "is no administrator")
+	require.Contains(t, ordinary.text, "is not an administrator")
 	require.Equal(t, []string{"path.user_id"}, w.do("GET", "/api/admin/users/a%00b/biz-roles?solution_id=general", w.root, "").fields())
 	last := w.do("GET", "/api/admin/admins", w.root, "").json()["items"].([]any)[0].(map[string]any)["id"].(string)
 	w.do("DELETE", "/api/admin/admins/"+last, w.root, "").code(409, "last_administrator")

@@ -50,7 +50,7 @@ func (c *Custom) read(at string, raw json.RawMessage) error { return readObject(
 // answer checks the content of an answer.
 func (a *ChatAnswer) answer() (*domain.Answer, error) {
 	if strings.IndexByte(a.ToolCallID, 0) >= 0 {
-		return nil, invalidAnswer("tool_call_id", "names no tool call: it holds a NUL character")
+		return nil, invalidAnswer("tool_call_id", "is not the id of a tool call: it contains a NUL character")
 	}
 
 	answer := &domain.Answer{ToolCallID: a.ToolCallID, Selections: map[string][]int{}, Custom: map[string]string{}}

@@ -63,7 +63,7 @@ func (c *Cost) UnmarshalJSON(data []byte) error {
 	}
 
 	if amount < 0 || amount > 1000*maxCost.Amount() {
-		return fmt.Errorf("%s is no cost", data)
+		return fmt.Errorf("%s is not a cost", data)
 	}
 
 	*c = CostOf(amount)

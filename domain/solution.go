@@ -53,7 +53,7 @@ func (s Solution) CheckRole(id, at string) error {
 		return nil
 	}
 
-	e := Invalidf(at, "names no role of the solution")
+	e := Invalidf(at, "is not a role of the solution")
 	e.Code = "biz_role_not_found"
 
 	return e

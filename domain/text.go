@@ -12,7 +12,7 @@ import (
 )
 
 // TextRule describes the text that PostgreSQL accepts, for error messages.
-const TextRule = "may hold neither NUL characters, nor halves of surrogate pairs, nor bytes that are not UTF-8"
+const TextRule = "must not contain NUL characters, halves of surrogate pairs or bytes that are not UTF-8"
 
 // CleanText returns text that the database can store: valid UTF-8 without U+0000, which
 // PostgreSQL rejects. Both are replaced by U+FFFD.

@@ -169,7 +169,7 @@ test('what is no place for a restore is refused', async () => {
   const key = await everloop(['restore', archive], { DATA_DIR: target, ENCRYPTION_KEY: 'another key of at least 32 characters' });
   assert.match(key.text, /ENCRYPTION_KEY is not the one of the backup/);
   assert.ok(!existsSync(target), 'nothing is written before the backup is checked');
-  assert.match((await everloop(['backup', join(scratch, 'none')], { DATA_DIR: occupied })).text, /holds no data of Everloop/);
+  assert.match((await everloop(['backup', join(scratch, 'none')], { DATA_DIR: occupied })).text, /contains no data of Everloop/);
 });
 
 test('a restored service has everything, and goes on', async () => {

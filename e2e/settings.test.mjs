@@ -43,7 +43,7 @@ test('a start names every setting that is wrong, and begins nothing', async () =
   const { code, stderr } = await run(['up'], wrong);
   assert.notEqual(code, 0);
   for (const name of Object.keys(wrong)) assert.match(stderr, new RegExp(`\\b${name}\\b`));
-  assert.ok(stderr.includes('"https://office.example/page" is no origin'));
+  assert.ok(stderr.includes('"https://office.example/page" is not an origin'));
   assert.ok(!stderr.includes('short'), 'a secret is not repeated');
 });
 

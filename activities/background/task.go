@@ -144,7 +144,7 @@ func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (
 	}
 
 	if domain.AsError(err).Kind == domain.NotFound && err != nil {
-		return task, durable.Final("task_not_found", "the task or its session is gone")
+		return task, durable.Final("task_not_found", "the task or its session no longer exists")
 	}
 
 	return task, err
@@ -375,7 +375,7 @@ func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contrac
 		for {
 			status, err := t.Store.TaskStatus(ctx, in.TaskID)
 			if err != nil && domain.AsError(err).Kind == domain.NotFound {
-				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session is gone")
+				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session no longer exists")
 			}
 
 			if err != nil || status != domain.TaskRunning {
@@ -395,7 +395,7 @@ func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contrac
 func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
 	status, err := t.Store.MarkTaskLost(ctx, in.TaskID, in.Reason)
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
-		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task is gone")
+		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task no longer exists")
 	}
 
 	return contract.RunTaskOut{Status: status}, err

@@ -64,7 +64,7 @@ func (a *RoleCheck) CheckSolution(ctx context.Context, solutionID, roleID *strin
 
 	solution, err := a.Solutions.Get(*solutionID)
 	if err != nil {
-		e := domain.Invalidf("body.solution_id", "names no solution")
+		e := domain.Invalidf("body.solution_id", "is not the id of a solution")
 		e.Code = "solution_not_found"
 
 		return e

@@ -189,9 +189,9 @@ func checkMCPAddress(address string) error {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "" || u.Hostname() == "":
 		return domain.Invalidf("body.url", "must be an address that starts with http:// or https://")
 	case u.User != nil:
-		return domain.Invalidf("body.url", "may hold no user name and password: send a header")
+		return domain.Invalidf("body.url", "must not contain a user name or a password: send a header")
 	case u.Fragment != "":
-		return domain.Invalidf("body.url", "may hold no fragment")
+		return domain.Invalidf("body.url", "must not contain a fragment")
 	}
 
 	return nil

@@ -171,7 +171,7 @@ func (a *SolutionsAPI) setAllowedRoles(ctx context.Context, in *struct {
 
 	for i, id := range in.Body.BizRoleIDs {
 		if _, ok := solution.Role(id); !ok {
-			return nil, domain.Invalidf(fmt.Sprintf("body.biz_role_ids[%d]", i), "names no role of the solution")
+			return nil, domain.Invalidf(fmt.Sprintf("body.biz_role_ids[%d]", i), "is not a role of the solution")
 		}
 	}
 

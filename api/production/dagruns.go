@@ -202,7 +202,7 @@ func (a *DagRunsAPI) runNode(ctx context.Context, in *struct {
 
 	for id, output := range in.Body.Outputs {
 		if one.Outputs[id], err = json.Marshal(output); err != nil || bytes.Contains(one.Outputs[id], []byte(`\u0000`)) {
-			return nil, domain.Invalidf("body.outputs."+id, "may not hold NUL characters")
+			return nil, domain.Invalidf("body.outputs."+id, "must not contain NUL characters")
 		}
 	}
 
@@ -222,7 +222,7 @@ func inputsOf(given map[string]any) (json.RawMessage, error) {
 
 	raw, err := json.Marshal(given)
 	if bytes.Contains(raw, []byte(`\u0000`)) {
-		return nil, domain.Invalidf("body.inputs", "may not hold NUL characters")
+		return nil, domain.Invalidf("body.inputs", "must not contain NUL characters")
 	}
 
 	return raw, err
@@ -299,7 +299,7 @@ func (a *DagRunsAPI) retry(ctx context.Context, in *struct {
 	httpx.Concerns(ctx, in.RunID, nil)
 
 	if _, err := inputsOf(in.Body.Override); err != nil {
-		return nil, domain.Invalidf("body.override_inputs", "may not hold NUL characters")
+		return nil, domain.Invalidf("body.override_inputs", "must not contain NUL characters")
 	}
 
 	return a.answer(ctx)(a.Runs.Retry(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID, dagrun.Resumption{

@@ -219,7 +219,7 @@ func (a *IssuesAPI) timeline(ctx context.Context, in *struct {
 ) (*httpx.Body[timelinePage], error) {
 	for _, cursor := range []struct{ at, id string }{{"query.before", in.Before}, {"query.after", in.After}} {
 		if cursor.id != "" && uuid.Validate(cursor.id) != nil {
-			return nil, domain.Invalidf(cursor.at, "is no cursor of a timeline")
+			return nil, domain.Invalidf(cursor.at, "is not a cursor of a timeline")
 		}
 	}
 

@@ -119,7 +119,7 @@ func (s *Service) revision(r *http.Request) (rev revision, err error) {
 
 	out, err := s.store.git.output(r.Context(), rev.repo.place(), maxQuery, "rev-parse", "--verify", "--quiet", object+"^{commit}")
 	if exit, ok := errors.AsType[*exited](err); ok && exit.code > 0 {
-		return rev, edge.Refuse(http.StatusNotFound, "revision_not_found", "the tag names no commit")
+		return rev, edge.Refuse(http.StatusNotFound, "revision_not_found", "the tag does not point to a commit")
 	}
 
 	rev.Commit = strings.TrimSpace(string(out))

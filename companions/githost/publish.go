@@ -27,7 +27,7 @@ func refusef(format string, args ...any) error { return &refusal{fmt.Sprintf(for
 func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 	list, err := p.service.store.git.files(ctx, at, commit, skillpack.MaxFiles)
 	if errors.Is(err, errTooMany) {
-		return refusef("main has more than %d files, so that it is no skill", skillpack.MaxFiles)
+		return refusef("main has more than %d files, so that it is not a skill", skillpack.MaxFiles)
 	}
 
 	if err != nil {

@@ -280,7 +280,7 @@ func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 
 	if exit, ok := errors.AsType[*exited](err); ok && ctx.Err() == nil {
 		p.service.log.Info("push of an unusual object refused", "repository", p.repo.id.String(), "error", exit)
-		return refusef("%s names no commit whose files can be listed", u.Ref)
+		return refusef("%s does not point to a commit whose files can be listed", u.Ref)
 	}
 
 	if err != nil {
@@ -294,7 +294,7 @@ func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 		}
 
 		if strings.TrimSpace(string(kind)) != "commit" {
-			return refusef("%s names no commit, as a branch has to", shortName(u.Ref))
+			return refusef("%s does not point to a commit; a branch must", shortName(u.Ref))
 		}
 	}
 

@@ -117,7 +117,7 @@ func TestPush_thatGitCannotStore_publishesNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.skill("acme/tables", "ann", "1.0.0")
 	c.must("tag", "-a", "v1", "-m", "one")
-	c.refused("main names no commit", "push", "origin", "refs/tags/v1:refs/heads/main")
+	c.refused("main does not point to a commit", "push", "origin", "refs/tags/v1:refs/heads/main")
 
 	c.must("push", "origin", "HEAD:refs/heads/main/topic")
 	c.refused("main and main/topic cannot be there at once", "push", "origin", "main")

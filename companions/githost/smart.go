@@ -217,7 +217,7 @@ func body(w http.ResponseWriter, r *http.Request, service string, most int64) (i
 	}
 
 	if r.Header.Get("Content-Type") != "application/x-"+service+"-request" {
-		return nil, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "this is no request of a git client")
+		return nil, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "this is not a request of a git client")
 	}
 
 	in := http.MaxBytesReader(w, r.Body, most)

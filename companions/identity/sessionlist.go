@@ -155,7 +155,7 @@ func (s *Service) endOtherSessions(w http.ResponseWriter, r *http.Request) error
 
 	if c.sessionID == "" {
 		return fault(http.StatusConflict, "no_session",
-			"a personal token is no session: POST /api/v1/auth/logout with everywhere ends all sessions")
+			"a personal token is not a session: POST /api/v1/auth/logout with everywhere ends all sessions")
 	}
 
 	return noContent(w, s.endOthers(r.Context(), c))

@@ -314,7 +314,7 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	if c.sessionID == "" && !in.Everywhere {
-		return fault(http.StatusConflict, "no_session", "a personal token is no session: end all with everywhere, or revoke the token")
+		return fault(http.StatusConflict, "no_session", "a personal token is not a session: end all with everywhere, or revoke the token")
 	}
 
 	if err := s.signOut(r.Context(), c, in.Everywhere); err != nil {

@@ -185,7 +185,7 @@ func (s *Service) finish(r *http.Request, f *upstream.Flow, started upstream.Att
 
 	who, err := f.Finish(ctx, started, query.Get("state"), query.Get("iss"), query.Get("code"))
 	if err == nil && (!plainText(who.Subject) || who.Subject == "" || len(who.Subject) > 255) {
-		err = fmt.Errorf("%w: sub is no text of 1 to 255 bytes", upstream.ErrRefused)
+		err = fmt.Errorf("%w: sub is not a text of 1 to 255 bytes", upstream.ErrRefused)
 	}
 
 	if errors.Is(err, upstream.ErrRefused) {

@@ -153,7 +153,7 @@ func readForm(w http.ResponseWriter, r *http.Request) (in form, err error) {
 func (in *form) take(part *multipart.Part) (err error) {
 	switch name := part.FormName(); {
 	case name == "file" && in.archive != nil:
-		return edge.Invalid("body.file", "comes twice")
+		return edge.Invalid("body.file", "is duplicated")
 	case name == "file":
 		return in.takeArchive(part)
 	case name == "git_commit":

@@ -140,7 +140,7 @@ func CheckValue(value any) error {
 	case nil:
 	case float64:
 		if math.IsInf(v, 0) || math.IsNaN(v) {
-			return domain.Invalidf("body.value", "is no finite number")
+			return domain.Invalidf("body.value", "is not a finite number")
 		}
 	case string:
 		if utf8.RuneCountInString(v) > MaxValue {
@@ -168,7 +168,7 @@ func (t *Target) check() error {
 
 	clean := path.Clean(strings.TrimPrefix(*t.Path, "/workspace/"))
 	if clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) || len(clean) > maxPathBytes {
-		return domain.Invalidf("body.target.path", "is no file of the workspace")
+		return domain.Invalidf("body.target.path", "is not a file of the workspace")
 	}
 
 	t.Path = &clean

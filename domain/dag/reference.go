@@ -175,11 +175,11 @@ func parseReference(text string) (Reference, error) {
 	case root == RootNodes && len(parts) >= 3 && parts[2] == "output":
 		return Reference{Root: root, NodeID: parts[1], Path: parts[3:]}, nil
 	case root == RootNodes:
-		return Reference{}, fmt.Errorf("%q names no output; write {{nodes.ID.output}} or {{nodes.ID.output.field}}", shorten(text))
+		return Reference{}, fmt.Errorf("%q does not refer to an output; write {{nodes.ID.output}} or {{nodes.ID.output.field}}", shorten(text))
 	case root == RootInput && len(parts) >= 2, root == RootItem:
 		return Reference{Root: root, Path: parts[1:]}, nil
 	case root == RootInput:
-		return Reference{}, fmt.Errorf("%q names no field; write {{input.field}}", shorten(text))
+		return Reference{}, fmt.Errorf("%q does not refer to a field; write {{input.field}}", shorten(text))
 	}
 
 	return Reference{}, fmt.Errorf("%q begins with neither nodes, input nor item", shorten(text))

@@ -164,7 +164,7 @@ func (v *validator) checkEscalation(n *Node, at string) {
 	}
 
 	fail(e.UserID != "" && !v.known.Colleagues[e.UserID], CodeUnknownReference, ".user_id",
-		"user %s is no member of a workspace of the owner who may act in it", shorten(e.UserID))
+		"user %s is not a member of a workspace of the owner who may act in it", shorten(e.UserID))
 }
 
 func (v *validator) checkSchema(n *Node, at string) {

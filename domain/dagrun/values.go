@@ -75,7 +75,7 @@ func tooLarge(limit int) *NodeFailure {
 func (v *Values) Items(n dag.Node, of Request) ([]Request, *NodeFailure) {
 	items, isList := of.Inputs["items"].([]any)
 	if !isList || len(items) > MaxItems {
-		return nil, &NodeFailure{CodeInvalidItems, fmt.Sprintf("items has to be a list of at most %d entries", MaxItems)}
+		return nil, &NodeFailure{CodeInvalidItems, fmt.Sprintf("items must be a list of at most %d entries", MaxItems)}
 	}
 
 	total, requests := MaxItemText, make([]Request, len(items))

@@ -63,7 +63,7 @@ func Encode(doc any) ([]byte, error) {
 	}
 
 	if holdsNUL(free) {
-		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "text may not hold NUL characters")
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "text must not contain NUL characters")
 	}
 
 	var out bytes.Buffer

@@ -32,7 +32,7 @@ func AfterStep(calls []ModelCall, step int) (sequence int64, before bool, err er
 	}
 
 	if count == 0 {
-		return 0, false, domain.Invalidf("body.whatif.from_step", "names no step: the active branch has none yet")
+		return 0, false, domain.Invalidf("body.whatif.from_step", "is not a step: the active branch has none yet")
 	}
 
 	if step < 0 || step > count {

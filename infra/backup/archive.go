@@ -225,7 +225,7 @@ func damaged(how string, err error) error { return fmt.Errorf("%w: %s: %w", ErrD
 func readHead(entries *tar.Reader) (head Head, err error) {
 	header, err := entries.Next()
 	if err != nil || header.Name != headName {
-		return head, fmt.Errorf("the file is no backup of Everloop, or its beginning is damaged: %w",
+		return head, fmt.Errorf("the file is not a backup of Everloop, or its beginning is damaged: %w",
 			errors.Join(err, errors.New(headName+" is not its first entry")))
 	}
 

@@ -290,7 +290,7 @@ func TestRead_refused(t *testing.T) {
 			require.NoError(t, pack.Close())
 
 			return out.Bytes()
-		}(), "no backup of Everloop"},
+		}(), "not a backup of Everloop"},
 	} {
 		_, err := read(bytes.NewReader(c.archive), skip)
 		require.ErrorContains(t, err, c.want, name)

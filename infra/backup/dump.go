@@ -189,7 +189,7 @@ func (s *snapshot) contents(ctx context.Context) (Contents, error) {
 	}
 
 	if len(c.Schemas) == 0 {
-		return c, errors.New("it holds no data of Everloop")
+		return c, errors.New("it contains no data of Everloop")
 	}
 
 	return c, nil

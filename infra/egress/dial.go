@@ -45,7 +45,7 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(at), nil
 }
 
-var errNoAddress = errors.New("the request names no host and port")
+var errNoAddress = errors.New("the request does not contain a host and a port")
 
 // dial connects to a port of a host if the policy and the guard allow it, and records the result.
 func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn, error) {

@@ -50,7 +50,7 @@ func AttachPostgres(dir, database string) (string, error) {
 
 	port, err := strconv.Atoi(strings.TrimSpace(lines[portLine]))
 	if err != nil {
-		return "", fmt.Errorf("find the running PostgreSQL: its port is no number: %w", err)
+		return "", fmt.Errorf("find the running PostgreSQL: its port is not a number: %w", err)
 	}
 
 	p := &Postgres{port: port}

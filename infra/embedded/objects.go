@@ -223,7 +223,7 @@ func loadObjectKeys(path string) (objectKeys, error) {
 	}
 
 	if json.Unmarshal(content, &keys) != nil || keys.AccessKey == "" || keys.SecretKey == "" {
-		return keys, fmt.Errorf("%s holds no credentials: remove it to have new ones made", path)
+		return keys, fmt.Errorf("%s contains no credentials: remove it to have new ones made", path)
 	}
 
 	return keys, nil

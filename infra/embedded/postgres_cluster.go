@@ -113,7 +113,7 @@ func (c *cluster) existingMajor() (int, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Lstat(c.dataDir()); err == nil {
 			return 0, fmt.Errorf(
-				"%s exists but holds no PostgreSQL data: it was left untouched; move it away to start with an empty database",
+				"%s exists but contains no PostgreSQL data: it was left untouched; move it away to start with an empty database",
 				c.dataDir(),
 			)
 		}
@@ -128,7 +128,7 @@ func (c *cluster) existingMajor() (int, error) {
 	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil || major <= 0 {
 		return 0, fmt.Errorf(
-			"%s/PG_VERSION holds %q, which is no version: the data was left untouched",
+			"%s/PG_VERSION contains %q, which is not a version: the data was left untouched",
 			c.dataDir(),
 			strings.TrimSpace(string(content)),
 		)

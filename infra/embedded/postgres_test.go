@@ -123,9 +123,9 @@ func TestPostgres_predecessorStays(t *testing.T) {
 
 func TestPostgres_foreignData(t *testing.T) {
 	for content, want := range map[string]string{
-		"9.6\n": "is no version",
+		"9.6\n": "is not a version",
 		"11\n":  "written by PostgreSQL 11",
-		"":      "is no version",
+		"":      "is not a version",
 	} {
 		dir := filepath.Join(t.TempDir(), "postgres")
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
@@ -142,7 +142,7 @@ func TestPostgres_foreignData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data", "photos"), 0o700))
 	_, err := StartPostgres(t.Context(), dir, PostgresConfig{}, slog.Default())
-	require.ErrorContains(t, err, "holds no PostgreSQL data")
+	require.ErrorContains(t, err, "contains no PostgreSQL data")
 }
 
 func TestPostgres_passwordChanged(t *testing.T) {

@@ -114,7 +114,7 @@ func TestObjects_unknownCredentials(t *testing.T) {
 	require.NoError(t, o.Stop(context.Background()))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "credentials.json"), []byte("{}"), 0o600))
 	_, err = StartObjects(t.Context(), dir, ObjectsConfig{}, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	require.ErrorContains(t, err, "holds no credentials")
+	require.ErrorContains(t, err, "contains no credentials")
 }
 
 func TestSyncUpwards_everyDirectory(t *testing.T) {

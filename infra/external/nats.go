@@ -119,7 +119,7 @@ func certPool(variable, path string) (*x509.CertPool, error) {
 	}
 
 	if !pool.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%s: %s holds no certificate in PEM form", variable, path)
+		return nil, fmt.Errorf("%s: %s contains no certificate in PEM form", variable, path)
 	}
 
 	return pool, nil

@@ -69,5 +69,5 @@ func TestObjects_faults(t *testing.T) {
 	_, err = external.Objects(true, p.dir+"/missing.pem")
 	require.ErrorContains(t, err, "S3_CA_FILE: open ")
 	_, err = external.Objects(true, p.serverKey)
-	require.ErrorContains(t, err, "holds no certificate in PEM form")
+	require.ErrorContains(t, err, "contains no certificate in PEM form")
 }

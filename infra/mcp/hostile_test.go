@@ -272,7 +272,7 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 	w.manager.ForgetServer("")
 	w.offered()
 	require.Eventually(t, func() bool { return w.store.state("babble").Status == toolserver.Failed }, soon, tick)
-	require.Contains(t, w.store.state("babble").Error, "no protocol message")
+	require.Contains(t, w.store.state("babble").Error, "not a protocol message")
 }
 
 func TestCall_strayAnswers(t *testing.T) {

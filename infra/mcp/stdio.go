@@ -90,7 +90,7 @@ func (t *stdio) read() {
 		message, err := decode(line)
 		if err != nil {
 			if noise += len(line) + 1; noise > maxNoise {
-				t.fail(errors.New("it writes to its standard output what is no protocol message"))
+				t.fail(errors.New("it writes to its standard output something that is not a protocol message"))
 				return
 			}
 

@@ -40,7 +40,7 @@ func (v *View) Follow(p string) (string, error) {
 			return "", domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(p))
 		case e.Kind == manifest.Link:
 			if links++; links > maxLinks {
-				return "", domain.Newf(domain.Invalid, CodeNotRegular, "%s is a link that leads nowhere", shown(p))
+				return "", domain.Newf(domain.Invalid, CodeNotRegular, "%s is a broken symbolic link", shown(p))
 			}
 
 			if path.IsAbs(e.Target) {

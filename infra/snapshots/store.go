@@ -97,7 +97,7 @@ var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 func checkSession(id domain.SessionID) error {
 	if !sessionName.MatchString(string(id)) {
-		return domain.Newf(domain.Malformed, CodeBadID, "this is no session id")
+		return domain.Newf(domain.Malformed, CodeBadID, "this is not a session id")
 	}
 
 	return nil
@@ -114,7 +114,7 @@ func parseID(id string) (session domain.SessionID, sum hash, err error) {
 
 	raw, bad := hex.DecodeString(digits)
 	if bad != nil || len(raw) != len(sum) || digits != hex.EncodeToString(raw) || checkSession(session) != nil {
-		return "", sum, domain.Newf(domain.Invalid, CodeBadID, "this is no id of a snapshot")
+		return "", sum, domain.Newf(domain.Invalid, CodeBadID, "this is not an id of a snapshot")
 	}
 
 	return session, hash(raw), nil

@@ -84,7 +84,7 @@ func (c *Client) checkURL(u *url.URL) error {
 	case u.User != nil:
 		return refusef("URLs with a user name or password in them are not fetched")
 	case u.Opaque != "" || u.Hostname() == "":
-		return malformedf("the URL names no host")
+		return malformedf("the URL has no host")
 	}
 
 	if port := u.Port(); port != "" {

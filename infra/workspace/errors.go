@@ -53,7 +53,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, unix.EXDEV):
 		return outside(path)
 	case errors.Is(err, unix.ELOOP):
-		return fault(domain.Invalid, CodeNotRegular, "is a link that leads nowhere")
+		return fault(domain.Invalid, CodeNotRegular, "is a broken symbolic link")
 	case errors.Is(err, unix.ENXIO): // a pipe without a reader, or a socket
 		return fault(domain.Invalid, CodeNotRegular, "is not a regular file")
 	case errors.Is(err, unix.ENOENT):

@@ -198,7 +198,7 @@ func (s *Store) cached(fd int) bool {
 
 func (s *Store) path(sessionID domain.SessionID) (string, error) {
 	if !sessionName.MatchString(string(sessionID)) {
-		return "", domain.Newf(domain.Malformed, CodeBadPath, "this is no session id")
+		return "", domain.Newf(domain.Malformed, CodeBadPath, "this is not a session id")
 	}
 
 	return filepath.Join(s.root, string(sessionID)), nil

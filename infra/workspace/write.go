@@ -316,7 +316,7 @@ func (w *Workspace) Symlink(target, p string) error {
 	}
 
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
-		return domain.Newf(domain.Malformed, CodeBadPath, "this is no target of a link")
+		return domain.Newf(domain.Malformed, CodeBadPath, "this is not a target of a link")
 	}
 
 	dir, name, err := w.parent(rel)

@@ -25,7 +25,7 @@ func (s priceSettings) prices() (map[string]domain.Price, error) {
 	for _, text := range s.ModelPrices {
 		name, price, err := parsePrice(text)
 		if err != nil {
-			return nil, fmt.Errorf("MODEL_PRICES: %q is no price, as m-1=0.5/1.5 or m-1=0.5/1.5/0.05/0.6", text)
+			return nil, fmt.Errorf("MODEL_PRICES: %q is not a price, as m-1=0.5/1.5 or m-1=0.5/1.5/0.05/0.6", text)
 		}
 
 		prices[name] = price

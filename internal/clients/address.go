@@ -36,7 +36,7 @@ func ParseProxies(entries []string) (Proxies, error) {
 		}
 
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%q is no address and no network: write 10.0.0.5 or 10.0.0.0/8", entry))
+			faults = append(faults, fmt.Errorf("%q is neither an address nor a network: write 10.0.0.5 or 10.0.0.0/8", entry))
 			continue
 		}
 

@@ -123,7 +123,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	}
 
 	if len(a.Files) == 0 {
-		return nil, refuse(NotAnArchive, "", "the archive holds no file")
+		return nil, refuse(NotAnArchive, "", "the archive contains no file")
 	}
 
 	return a, nil
@@ -197,7 +197,7 @@ func (n *names) key(name string) string {
 func (n *names) file(name string) error {
 	key := n.key(name)
 	if n.files[key] || n.dirs[key] {
-		return refuse(NameTwice, name, "comes twice")
+		return refuse(NameTwice, name, "is duplicated")
 	}
 
 	n.files[key] = true

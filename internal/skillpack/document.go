@@ -83,7 +83,7 @@ func decoded(content []byte) (string, error) {
 	case !utf8.Valid(content):
 		return "", failf("%s is not UTF-8", DocumentName)
 	case bytes.IndexByte(content, 0) >= 0:
-		return "", failf("%s holds NUL characters, so it is no text", DocumentName)
+		return "", failf("%s holds NUL characters, so it is not text", DocumentName)
 	}
 
 	text := strings.TrimPrefix(string(content), "\uFEFF")

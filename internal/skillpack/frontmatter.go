@@ -202,7 +202,7 @@ func mapping(n *yaml.Node, depth int, wrong *problems) any {
 		}
 
 		if _, twice := fields[key.Value]; twice {
-			wrong.addf("line %d: %s comes twice", key.Line+1, shown(key.Value))
+			wrong.addf("line %d: %s is duplicated", key.Line+1, shown(key.Value))
 			continue
 		}
 

@@ -113,7 +113,7 @@ func (p *Pack) checkFiles() error {
 		// In sorted order, a file and a path below it need not be adjacent.
 		below := func(other File) bool { return strings.HasPrefix(other.Path, f.Path+"/") }
 		if i > 0 && p.Files[i-1].Path == f.Path {
-			wrong.addf("%s comes twice", shown(f.Path))
+			wrong.addf("%s is duplicated", shown(f.Path))
 		} else if slices.ContainsFunc(p.Files[i+1:], below) {
 			wrong.addf("%s is a file and a directory", shown(f.Path))
 		}

@@ -72,7 +72,7 @@ func TestPackagesThatAreRefused(t *testing.T) {
 		"too large":    {append(files("SKILL.md", good), huge), "larger than"},
 		"parent":       {files("SKILL.md", good, "../x", ""), "leaves"},
 		"absolute":     {files("SKILL.md", good, "/etc/x", ""), "absolute"},
-		"twice":        {files("SKILL.md", good, "SKILL.md", good), "comes twice"},
+		"twice":        {files("SKILL.md", good, "SKILL.md", good), "is duplicated"},
 		"file and dir": {files("SKILL.md", good, "a", "", "a.b", "", "a/b", ""), "file and a directory"},
 	} {
 		_, err := skillpack.Inspect(t.Context(), tc.files)

@@ -32,7 +32,7 @@ func (a *Store) SetAdministrator(ctx context.Context, userID string, administrat
 		}
 
 		if !administrator && !slices.Contains(administrators, userID) {
-			return domain.Newf(domain.NotFound, "user_not_found", "user %s is no administrator", userID)
+			return domain.Newf(domain.NotFound, "user_not_found", "user %s is not an administrator", userID)
 		}
 
 		tag, err := tx.Exec(ctx, `UPDATE users SET administrator = $2 WHERE id = $1 AND deleted_at IS NULL`, userID, administrator)

@@ -171,7 +171,7 @@ func (s *Service) check(ctx context.Context, in *prodagent.Agent) error {
 func (s *Service) CheckRole(ctx context.Context, userID, solutionID, roleID string) error {
 	solution, err := s.deps.Solutions.Get(solutionID)
 	if err != nil {
-		e := domain.Invalidf("body.solution_id", "names no solution")
+		e := domain.Invalidf("body.solution_id", "is not the id of a solution")
 		e.Code = "solution_not_found"
 
 		return e

@@ -61,7 +61,7 @@ func startRun(ctx context.Context, tx pgx.Tx, i board.Issue, t trigger, plan *bo
 		}).Scan(&agentID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) && t.kind == board.TriggerManual:
-		return domain.Newf(domain.Conflict, "issue_run_limit", "the squad is gone, or the issue had %d runs", board.MaxIssueRuns)
+		return domain.Newf(domain.Conflict, "issue_run_limit", "the squad no longer exists, or the issue had %d runs", board.MaxIssueRuns)
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:

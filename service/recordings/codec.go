@@ -60,7 +60,7 @@ func ReadLines(r io.Reader, longest int, yield func(domain.LoggedEvent) error) e
 		}
 
 		if l.Name == "" || len(l.Data) == 0 || l.Data[0] != '{' {
-			return fmt.Errorf("event in line %d has no name, or its data is no object", n)
+			return fmt.Errorf("event in line %d has no name, or its data is not an object", n)
 		}
 
 		if err := yield(domain.LoggedEvent{

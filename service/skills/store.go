@@ -34,7 +34,7 @@ var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (s store) path(digest string) (string, error) {
 	if !digestForm.MatchString(digest) {
-		return "", fmt.Errorf("skills: %q is no digest", shorten(digest))
+		return "", fmt.Errorf("skills: %q is not a digest", shorten(digest))
 	}
 
 	return filepath.Join(s.dir, digest[len("sha256:"):]), nil

@@ -38,7 +38,7 @@ func dataDir(_ context.Context, s Settings) []Check {
 	case err != nil:
 		return one(name, Fail, err.Error(), "set DATA_DIR to another directory")
 	case !info.IsDir():
-		return one(name, Fail, dir+" is no directory", "set DATA_DIR to another one")
+		return one(name, Fail, dir+" is not a directory", "set DATA_DIR to another one")
 	case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
 		return one(
 			name, Fail, fmt.Sprintf("%s cannot be written by user id %d", dir, os.Geteuid()), "give it to that user, or set DATA_DIR",

@@ -66,7 +66,7 @@ func ParsePlan(arguments json.RawMessage) (Plan, error) {
 	for _, step := range plan.Steps {
 		for _, id := range step.DependsOn {
 			if _, known := steps[id]; !known {
-				return Plan{}, invalidPlan("step %s depends on %s, which is no step of the plan", tools.Quote(step.ID), tools.Quote(id))
+				return Plan{}, invalidPlan("step %s depends on %s, which is not a step of the plan", tools.Quote(step.ID), tools.Quote(id))
 			}
 		}
 	}

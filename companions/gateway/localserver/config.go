@@ -121,7 +121,7 @@ func (c Config) program() (string, error) {
 	case errors.Is(err, os.ErrPermission):
 		return "", fmt.Errorf("program %s is not executable", name)
 	case filepath.IsAbs(name):
-		return "", fmt.Errorf("program %s does not exist or is no program", name)
+		return "", fmt.Errorf("program %s does not exist or is not a program", name)
 	}
 
 	return "", fmt.Errorf("program %s is not in the directories of PATH: install llama.cpp, or set program to its absolute path", name)

@@ -355,7 +355,7 @@ func (p *Provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenCl
 	}
 
 	if err != nil || claims.AuthorizedParty == "" { // an access token names no party
-		return nil, oidc.ErrInvalidRequest().WithDescription("id_token_hint is no ID token of this service")
+		return nil, oidc.ErrInvalidRequest().WithDescription("id_token_hint is not an ID token of this service")
 	}
 
 	return claims, nil

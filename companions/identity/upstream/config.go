@@ -97,7 +97,7 @@ func Parse(text []byte) (Config, error) {
 		}
 
 		if seen[p.ID] {
-			return Config{}, fmt.Errorf("provider %d: id %s comes twice", i+1, p.ID)
+			return Config{}, fmt.Errorf("provider %d: id %s is duplicated", i+1, p.ID)
 		}
 
 		seen[p.ID] = true

@@ -93,7 +93,7 @@ func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, i
 		return err
 	}
 
-	return domain.Newf(domain.NotFound, "task_not_found", "task %s, which is to be done before, is no other task of this session", unknown)
+	return domain.Newf(domain.NotFound, "task_not_found", "task %s, which must be done first, is not another task of this session", unknown)
 }
 
 // ChangeSessionTask changes an entry of the session's task list. An empty owner is

@@ -53,7 +53,7 @@ func Open(dir int, rel string, flags int) (int, error) {
 }
 
 // ErrNotRegular reports that a regular file was replaced by another type.
-var ErrNotRegular = errors.New("is no regular file any more")
+var ErrNotRegular = errors.New("is no longer a regular file")
 
 // ErrAltered reports a concurrent change.
 var ErrAltered = errors.New("was changed at the same time")

@@ -43,7 +43,7 @@ func (c *Create) Run(ctx context.Context) error {
 
 	if c.DatabaseURL == "" {
 		if _, err := os.Stat(filepath.Join(c.DataDir, "postgres", "data", "PG_VERSION")); err != nil {
-			return fmt.Errorf("%s holds no data of Everloop: set DATA_DIR, or DATABASE_URL of an external PostgreSQL", c.DataDir)
+			return fmt.Errorf("%s contains no data of Everloop: set DATA_DIR, or DATABASE_URL of an external PostgreSQL", c.DataDir)
 		}
 	}
 

@@ -84,7 +84,7 @@ func (d *Service) stuck(ctx context.Context, claim replay.Claim, err error) erro
 // replayFault ends a run for good when its session is gone.
 func replayFault(err error) error {
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
-		return durable.Final("replay_gone", "the replay or its script is gone")
+		return durable.Final("replay_gone", "the replay or its script no longer exists")
 	}
 
 	return err

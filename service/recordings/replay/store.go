@@ -84,7 +84,7 @@ func scanClaim(row pgx.Row) (replay.Claim, error) {
 }
 
 func errNoReplay() *domain.Error {
-	return domain.Newf(domain.NotFound, "replay_not_found", "the session is no replay session")
+	return domain.Newf(domain.NotFound, "replay_not_found", "the session is not a replay session")
 }
 
 // ClaimReplay gives a replay to the one that plays it from now on.

@@ -67,7 +67,7 @@ func arrange(names []placed) (entries int, err error) {
 		}
 
 		if before.leaf && strings.HasPrefix(n.path, before.path+"/") {
-			return 0, badf("%q lies below what is no directory", shorten(n.path))
+			return 0, badf("%q lies below what is not a directory", shorten(n.path))
 		}
 
 		entries += 1 + strings.Count(n.path[sharedDirectories(before.path, n.path):], "/")

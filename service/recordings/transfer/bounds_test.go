@@ -29,7 +29,7 @@ func TestArrange_manyNestedNames(t *testing.T) {
 	_, err = arrange(append(names, placed{path: names[0].path}))
 	require.ErrorContains(t, err, "is listed twice")
 	_, err = arrange(append(names, placed{path: names[files-1].path + "/x/y"}))
-	require.ErrorContains(t, err, "lies below what is no directory")
+	require.ErrorContains(t, err, "lies below what is not a directory")
 	_, err = arrange(append(names, placed{path: "d", leaf: true}))
-	require.ErrorContains(t, err, "lies below what is no directory")
+	require.ErrorContains(t, err, "lies below what is not a directory")
 }

@@ -84,7 +84,7 @@ func (p *pack) checkSession() error {
 	if len(s.Extra) > 0 {
 		var extra map[string]json.RawMessage
 		if json.Unmarshal(s.Extra, &extra) != nil {
-			return badf("%s: extra is no object", sessionFile)
+			return badf("%s: extra is not an object", sessionFile)
 		}
 	}
 
@@ -135,7 +135,7 @@ func checkTasks(tasks []domain.SessionTask) error {
 // comes after what it comes from.
 func (p *pack) checkTree() error {
 	if len(p.tree.Branches) == 0 || len(p.tree.Branches) > maxBranches || len(p.tree.Chats) > maxChats {
-		return badf("%s holds no branch, or more than a session can have", historyFile)
+		return badf("%s contains no branch, or more than a session can have", historyFile)
 	}
 
 	branches := ids{}

@@ -165,7 +165,7 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 			return badf("compaction %q cannot be read", shorten(e.ID))
 		}
 	} else if len(e.Compaction) > 0 && string(e.Compaction) != "null" {
-		return badf("turn %q is no compaction, but holds one", shorten(e.ID))
+		return badf("turn %q is not a compaction, but holds one", shorten(e.ID))
 	}
 
 	for _, call := range e.Calls {
