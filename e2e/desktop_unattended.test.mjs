@@ -248,6 +248,27 @@ describe('desktop, unattended work', {
     await nodes.getByRole('button', { name: /^work.*reused/ }).waitFor();
     await page.getByRole('status').getByText('failed', { exact: true }).waitFor();
 
+    // One node alone, with what the run before has given it; and all runs of all DAGs.
+    await page.getByRole('main').getByRole('link', { name: 'Reports' }).click();
+    await page.getByRole('region', { name: 'Nodes' }).getByRole('button', { name: 'work' }).click();
+    await page.getByRole('button', { name: 'Run only this node' }).click();
+    await page.getByRole('dialog').getByLabel('Inputs of the run').fill('{"topic": "hedges"}');
+    await desktop.clean(page, 'one node of a DAG');
+    await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('status').getByText('completed', { exact: true }).waitFor();
+    await page.getByRole('main').getByRole('link', { name: 'DAGs' }).click();
+    await page.getByRole('link', { name: 'All runs' }).click();
+    await page.getByText('only node work').waitFor();
+    await page.getByText('2 runs').waitFor();
+    await desktop.clean(page, 'all runs');
+    await page.getByLabel('Status').selectOption('cancelled');
+    await page.getByText('Nothing fits').waitFor();
+    await page.getByRole('button', { name: 'Show all runs' }).click();
+    await page.getByLabel('Status').selectOption('failed');
+    await page.getByText('only node work').waitFor({ state: 'detached' });
+    await page.getByRole('main').getByRole('link', { name: /^Reports/ }).click();
+    await page.getByRole('status').getByText('failed', { exact: true }).waitFor();
+
     // Back to the empty version, and what would change.
     await page.getByRole('main').getByRole('link', { name: 'Reports' }).click();
     await page.getByRole('tab', { name: 'Runs' }).click();

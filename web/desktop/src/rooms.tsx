@@ -54,6 +54,7 @@ export const rooms: Room[] = [
   { path: '/board/$workspaceId', component: room(() => import('./rooms/board/board')) },
   { path: '/board/$workspaceId/$issueId', component: room(() => import('./rooms/board/issue')) },
   { path: '/dags', component: room(() => import('./rooms/dags/dags')), nav: { label: t('DAGs'), icon: Workflow, group: 'work' } },
+  { path: '/dags/runs', component: room(() => import('./rooms/dags/all-runs')) },
   { path: '/dags/$dagId', component: room(() => import('./rooms/dags/dag')) },
   { path: '/dags/$dagId/runs/$runId', component: room(() => import('./rooms/dags/run')) },
   { path: '/agents', component: room(() => import('./rooms/agents/agents')), nav: { label: t('Agents'), icon: Bot, group: 'work' } },

@@ -4,6 +4,7 @@ import { questionOf } from '../src/lib/inbox';
 import { activityText } from '../src/rooms/board/timeline';
 import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
 import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
+import { before, fieldsOf, inputsFrom, valueOf } from '../src/rooms/dags/inputs';
 import { cronOf, inZone, planOf, turnedInto, zones } from '../src/rooms/schedules/cron';
 import { cronTextIn } from '../src/rooms/schedules/cron-text';
 import { dayOf, daysOf, dueByDay } from '../src/rooms/schedules/days';
@@ -199,6 +200,45 @@ describe('DAGs', () => {
         { id: 'a', type: 'agent', config: { prompt: 'On {{input.topic}} in {{ input.lang }}' } },
       ],
     })).toEqual({ topic: '', count: 0, lang: '' });
+  });
+});
+
+describe('inputs of a DAG run', () => {
+  const declared: Graph = {
+    nodes: [
+      { id: 's', type: 'start', output_schema: { required: ['topic', 'count'], properties: {
+        topic: { type: 'string', description: 'What it is about' }, count: { type: 'integer', default: 3 }, deep: { type: 'boolean' },
+        tone: { type: 'string', enum: ['dry', 'warm'] }, tags: { type: 'array' },
+      } } },
+      { id: 'a', type: 'agent', config: { prompt: 'In {{input.lang}}' } },
+    ],
+    edges: [{ id: '1', source: 's', target: 'a' }],
+  };
+  const fields = fieldsOf(declared);
+  test('are the fields of the start node, and those that nodes refer to', () => {
+    expect(fields.map((one) => [one.name, one.type, one.required])).toEqual([
+      ['topic', 'string', true], ['count', 'integer', true], ['deep', 'boolean', false], ['tone', 'string', false], ['tags', 'json', false],
+      ['lang', 'string', true],
+    ]);
+    expect(fields[0]?.hint).toBe('What it is about');
+    expect(fields[3]?.options).toEqual(['dry', 'warm']);
+  });
+  test('have the types of their fields; empty optional ones are left out', () => {
+    expect(inputsFrom(fields, { topic: '7', deep: 'true', tags: '["x"]', lang: 'de' })).toEqual({
+      inputs: { topic: '7', count: 3, deep: true, tags: ['x'], lang: 'de' }, errors: {},
+    });
+  });
+  test('name the fields that cannot be read', () => {
+    expect(Object.keys(inputsFrom(fields, { count: '', tags: '[' }).errors)).toEqual(['count', 'tags']);
+  });
+  test('outputs are JSON or text, and of all nodes before', () => {
+    expect([valueOf('{"a":1}'), valueOf('plain')]).toEqual([{ a: 1 }, 'plain']);
+    expect(before({ nodes: [
+      { id: 's', type: 'start' }, { id: 'a', type: 'agent' }, { id: 'b', type: 'agent' }, { id: 'c', type: 'agent' },
+    ], edges: [
+      { id: '1', source: 's', target: 'a' }, { id: '2', source: 'a', target: 'b' }, { id: '3', source: 'b', target: 'c' },
+      { id: '4', source: 'c', target: 'b' },
+    ] }, 'b')).toEqual(['a', 'c']);
   });
 });
 

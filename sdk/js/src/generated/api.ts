@@ -403,6 +403,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/dag-runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the caller's runs of all DAGs, newest first
+         * @description Without subflows, unless parent_run_id or the trigger subflow asks for them. An administrator reads runs of others by their production solutions.
+         */
+        get: operations["list-all-dag-runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/docs": {
         parameters: {
             query?: never;
@@ -1222,6 +1242,26 @@ export interface paths {
         get: operations["compare-dag-versions"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run one node of the DAG of a production solution
+         * @description Starts a run of this node alone. It is given the outputs of the nodes before it: those in outputs, and otherwise those of the newest run that has them all. A repeat with the same Idempotency-Key is the same run.
+         */
+        post: operations["run-dag-node"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5518,6 +5558,8 @@ export interface components {
             id: string;
             /** @description Its inputs. */
             inputs: unknown;
+            /** @description The one node that it runs; left out: the whole DAG. */
+            node_id?: string;
             /** @description Its nodes. */
             nodes: components["schemas"]["NodeRecord"][];
             /** @description The output of its end, or of its ends by their ids; null: there is none yet. */
@@ -5526,6 +5568,8 @@ export interface components {
             parent_run_id?: string;
             /** @description The production solution. */
             prod_solution_id: string;
+            /** @description The name of the production solution. */
+            prod_solution_name: string;
             /**
              * Format: int64
              * @description How often it was retried.
@@ -8255,10 +8299,10 @@ export interface components {
             /** @description Its output; null: there is none. */
             outputs: unknown;
             /**
-             * @description Why an earlier output was used again, or was not.
+             * @description Why an earlier output was used again, or was not; pinned: the run of another node was given it.
              * @enum {string}
              */
-            reuse_reason?: "same_inputs" | "kept" | "definition_changed" | "inputs_changed" | "restarted";
+            reuse_reason?: "same_inputs" | "kept" | "definition_changed" | "inputs_changed" | "restarted" | "pinned";
             /** @description The run_node_id that made the output which it uses again; left out: it ran itself. */
             reused_from?: string;
             /** @description Its id within the run. */
@@ -9384,6 +9428,23 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        RunDagNodeRequest: {
+            /** @description The inputs of the run; left out: those of the run that the outputs are of. */
+            inputs?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Outputs by node, of nodes before it or in its references; others are those of the newest run that has them all. */
+            outputs?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: int64
+             * @description The version; left out: the published one.
+             */
+            version?: number | null;
+        } & {
+            [key: string]: unknown;
+        };
         RunPage: {
             /** @description The entries of this page. */
             items: components["schemas"]["OperatorRun"][];
@@ -9409,12 +9470,16 @@ export interface components {
             id: string;
             /** @description Its inputs. */
             inputs: unknown;
+            /** @description The one node that it runs; left out: the whole DAG. */
+            node_id?: string;
             /** @description The output of its end, or of its ends by their ids; null: there is none yet. */
             outputs: unknown;
             /** @description The run that it is a subflow of; left out: none. */
             parent_run_id?: string;
             /** @description The production solution. */
             prod_solution_id: string;
+            /** @description The name of the production solution. */
+            prod_solution_name: string;
             /**
              * Format: int64
              * @description How often it was retried.
@@ -12607,6 +12672,43 @@ export interface operations {
             };
         };
     };
+    "list-all-dag-runs": {
+        parameters: {
+            query?: {
+                /** @description Only runs that were created after this time. */
+                created_after?: string;
+                /** @description Only runs that were created before this time. */
+                created_before?: string;
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description Number of entries to skip. */
+                offset?: number;
+                /** @description Only the subflows of this run. */
+                parent_run_id?: string;
+                /** @description Only runs of this production solution. */
+                prod_solution_id?: string;
+                /** @description Only these statuses; repeatable. */
+                status?: ("pending" | "running" | "waiting" | "completed" | "failed" | "cancelled")[];
+                /** @description Only runs that this began. */
+                trigger?: "api" | "subflow";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListRunRecord"];
+                };
+            };
+        };
+    };
     "get-docs": {
         parameters: {
             query?: never;
@@ -14206,6 +14308,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GraphDifferenceBody"];
+                };
+            };
+        };
+    };
+    "run-dag-node": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The node. */
+                node_id: string;
+                /** @description The production solution. */
+                prod_solution_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RunDagNodeRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DagRunBody"];
                 };
             };
         };

@@ -1358,6 +1358,16 @@ export class Api {
     );
   }
 
+  /** List the caller's runs of all DAGs, newest first. GET /api/dag-runs */
+  listAllDagRuns(
+    options: CallOptions & { query?: Query<'list-all-dag-runs'> } = {},
+  ): Promise<Reply<'list-all-dag-runs', 200>> {
+    return this.transport.json(
+      'GET', '/api/dag-runs',
+      {}, undefined, options,
+    );
+  }
+
   /** List the annotations of a turn, a tool call, a node of a DAG run or a session's files, oldest first. GET /api/payloads/{payload_id}/annotations */
   listAnnotations(
     payload_id: string,
@@ -2226,6 +2236,19 @@ export class Api {
     return this.transport.json(
       'POST', '/api/webhooks/{id}/rotate-secret',
       { id }, body, options,
+    );
+  }
+
+  /** Run one node of the DAG of a production solution. POST /api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run */
+  runDagNode(
+    prod_solution_id: string,
+    node_id: string,
+    body?: Body<'run-dag-node'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'run-dag-node', 200>> {
+    return this.transport.json(
+      'POST', '/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run',
+      { prod_solution_id, node_id }, body, options,
     );
   }
 

@@ -1226,6 +1226,8 @@ class DagRunBody(TypedDict):
     """The run."""
     inputs: Any
     """Its inputs."""
+    node_id: NotRequired[str]
+    """The one node that it runs; left out: the whole DAG."""
     nodes: list[NodeRecord]
     """Its nodes."""
     outputs: Any
@@ -1234,6 +1236,8 @@ class DagRunBody(TypedDict):
     """The run that it is a subflow of; left out: none."""
     prod_solution_id: str
     """The production solution."""
+    prod_solution_name: str
+    """The name of the production solution."""
     retries: int
     """How often it was retried."""
     started_at: str | None
@@ -3084,8 +3088,8 @@ class NodeRecord(TypedDict):
     """The node."""
     outputs: Any
     """Its output; null: there is none."""
-    reuse_reason: NotRequired[Literal["same_inputs", "kept", "definition_changed", "inputs_changed", "restarted"]]
-    """Why an earlier output was used again, or was not."""
+    reuse_reason: NotRequired[Literal["same_inputs", "kept", "definition_changed", "inputs_changed", "restarted", "pinned"]]
+    """Why an earlier output was used again, or was not; pinned: the run of another node was given it."""
     reused_from: NotRequired[str]
     """The run_node_id that made the output which it uses again; left out: it ran itself."""
     run_node_id: str
@@ -3857,6 +3861,15 @@ class RunCheck(TypedDict):
     """The pattern of the file, or the command."""
 
 
+class RunDagNodeRequest(TypedDict):
+    inputs: NotRequired[dict[str, Any] | None]
+    """The inputs of the run; left out: those of the run that the outputs are of."""
+    outputs: NotRequired[dict[str, Any] | None]
+    """Outputs by node, of nodes before it or in its references; others are those of the newest run that has them all."""
+    version: NotRequired[int | None]
+    """The version; left out: the published one."""
+
+
 class RunPage(TypedDict):
     items: list[OperatorRun]
     """The entries of this page."""
@@ -3875,12 +3888,16 @@ class RunRecord(TypedDict):
     """The run."""
     inputs: Any
     """Its inputs."""
+    node_id: NotRequired[str]
+    """The one node that it runs; left out: the whole DAG."""
     outputs: Any
     """The output of its end, or of its ends by their ids; null: there is none yet."""
     parent_run_id: NotRequired[str]
     """The run that it is a subflow of; left out: none."""
     prod_solution_id: str
     """The production solution."""
+    prod_solution_name: str
+    """The name of the production solution."""
     retries: int
     """How often it was retried."""
     started_at: str | None

@@ -2461,6 +2461,33 @@ class Api:
         )
         return answer
 
+    async def list_all_dag_runs(
+        self,
+        *,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        parent_run_id: str | None = None,
+        prod_solution_id: str | None = None,
+        status: Sequence[Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]] | None = None,
+        trigger: Literal["api", "subflow"] | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ListRunRecord:
+        """List the caller's runs of all DAGs, newest first. GET /api/dag-runs"""
+        answer: models.ListRunRecord = await self._transport.json(
+            "GET",
+            "/api/dag-runs",
+            {},
+            None,
+            {"created_after": created_after, "created_before": created_before, "limit": limit, "offset": offset, "parent_run_id":
+                parent_run_id, "prod_solution_id": prod_solution_id, "status": status, "trigger": trigger},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def list_annotations(
         self,
         payload_id: str,
@@ -4103,6 +4130,29 @@ class Api:
             "POST",
             "/api/webhooks/{id}/rotate-secret",
             {"id": id},
+            body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
+    async def run_dag_node(
+        self,
+        prod_solution_id: str,
+        node_id: str,
+        body: models.RunDagNodeRequest | None = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.DagRunBody:
+        """Run one node of the DAG of a production solution. POST /api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run"""
+        answer: models.DagRunBody = await self._transport.json(
+            "POST",
+            "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run",
+            {"prod_solution_id": prod_solution_id, "node_id": node_id},
             body,
             {},
             timeout,

@@ -15,7 +15,7 @@ const known: Record<string, string> = {
   interrupted: t('interrupted'), issue: t('issue'), kept: t('kept'), live: t('live'), lost: t('lost'), low: t('low'),
   manual: t('manual'), max_steps: t('max steps'), medium: t('medium'), member: t('member'), missed: t('missed'), model: t('model'),
   model_unavailable: t('model unavailable'), modified: t('modified'), none: t('none'), offline: t('offline'), online: t('online'),
-  owner: t('owner'), paused: t('paused'), pending: t('pending'), permission: t('permission'), playing: t('playing'),
+  owner: t('owner'), paused: t('paused'), pending: t('pending'), permission: t('permission'), pinned: t('given'), playing: t('playing'),
   project: t('project'), publish: t('publish'), published: t('published'), question: t('question'), queued: t('queued'),
   rate_limit: t('rate limit'), ready: t('ready'), replay: t('replay'), restarted: t('restarted'), retry: t('retry'), reused: t('reused'),
   running: t('running'), same_inputs: t('same inputs'), schedule: t('schedule'), schema_mismatch: t('schema mismatch'),

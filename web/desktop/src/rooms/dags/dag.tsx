@@ -19,6 +19,7 @@ import { useDraft } from './draft';
 import { added, connected, type Finding, type Graph, type NodeType, replaced, typeNames, types } from './graph';
 import { JsonDialog } from './json-dialog';
 import { Findings, NodeForm } from './node-form';
+import { RunNode } from './run-node';
 import { Runs, Start } from './runs';
 import { Publish, Versions } from './versions';
 
@@ -155,6 +156,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
   const [chosen, setChosen] = useState<string>();
   const [json, setJson] = useState(false);
   const [publishing, setPublishing] = useState(false);
+  const [running, setRunning] = useState<string>();
   const validation = useValidation(solution, graph);
   const errors = validation?.errors ?? noFindings;
   const warnings = validation?.warnings ?? noFindings;
@@ -299,6 +301,15 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
           {node ? (
             <fieldset disabled={readOnly} className="min-w-0">
               <NodeForm key={node.id} solution={solution} graph={graph} node={node} findings={all} change={change} choose={setChosen} />
+              {!['start', 'end', 'join'].includes(node.type) && (
+                <div className="mt-4 border-t pt-3">
+                  <Button small disabled={dirty || errors.length > 0} onClick={() => setRunning(node.id)}>
+                    <Play size={14} aria-hidden />
+                    {t('Run only this node')}
+                  </Button>
+                  {dirty && <p className="mt-1 text-xs text-soft">{t('Save the DAG first.')}</p>}
+                </div>
+              )}
             </fieldset>
           ) : (
             <div className="space-y-4">
@@ -318,6 +329,9 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
           change={change}
           close={() => setJson(false)}
         />
+      )}
+      {running !== undefined && (
+        <RunNode solution={solution} graph={document.dag} version={document.version} node={running} close={() => setRunning(undefined)} />
       )}
       {publishing && <Publish id={solution} kind="dag" version={document.version} close={() => setPublishing(false)} />}
     </div>

@@ -1,6 +1,6 @@
 import type { Schemas } from '@everloop/sdk';
 import { Link, useNavigate } from '@tanstack/react-router';
-import { Plus, Workflow } from 'lucide-react';
+import { ListChecks, Plus, Workflow } from 'lucide-react';
 import { useState } from 'react';
 import { ago, dateTime } from '../../lib/format';
 import { t } from '../../lib/i18n';
@@ -17,7 +17,21 @@ export default function Dags() {
   const [making, setMaking] = useState(false);
   const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />{t('New DAG')}</Button>;
   return (
-    <Page title={t('DAGs')} actions={button}>
+    <Page
+      title={t('DAGs')}
+      actions={
+        <>
+          <Link
+            to="/dags/runs"
+            className="inline-flex h-8 items-center gap-1.5 rounded-md border bg-raised px-3 text-sm font-medium hover:bg-hover"
+          >
+            <ListChecks size={15} aria-hidden />
+            {t('All runs')}
+          </Link>
+          {button}
+        </>
+      }
+    >
       <Loaded
         query={pages}
         isEmpty={() => pages.items?.length === 0}

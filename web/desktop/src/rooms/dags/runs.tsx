@@ -2,16 +2,20 @@ import type { Schemas } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { Play } from 'lucide-react';
-import { useEffect, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
+import { cn } from '../../lib/cn';
 import { dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
+import { word } from '../../lib/words';
 import { Button } from '../../ui/button';
 import { Dialog } from '../../ui/dialog';
 import { Area, Field } from '../../ui/field';
 import { Empty, Loaded, More } from '../../ui/page';
 import { objectOf, State, usageText } from '../unattended/pieces';
 import { type Graph, inputsOf } from './graph';
+import { InputFields } from './input-fields';
+import { fieldsOf, inputsFrom } from './inputs';
 
 /** Start asks for the inputs of a run, and starts it. */
 export function Start({ id, version, close }: { id: string; version: number; close: () => void }) {
@@ -29,44 +33,28 @@ export function Start({ id, version, close }: { id: string; version: number; clo
 
 function Inputs({ id, graph, close }: { id: string; graph: Graph; close: () => void }) {
   const navigate = useNavigate();
-  const [text, setText] = useState(() => JSON.stringify(inputsOf(graph), null, 2));
-  const read = objectOf(text);
-  const fields = 'value' in read ? Object.entries(read.value ?? {}) : [];
-  const simple = fields.length > 0 && fields.every(([, value]) => typeof value === 'string');
-  const [raw, setRaw] = useState(!simple);
+  const fields = useMemo(() => fieldsOf(graph), [graph]);
+  const [texts, setTexts] = useState<Record<string, string>>({});
+  const [raw, setRaw] = useState<string>();
+  const form = inputsFrom(fields, texts);
+  const read = raw === undefined ? { value: form.inputs } : objectOf(raw);
+  const [shown, setShown] = useState(false); // errors of fields
   const start = useAction(async () => {
     if ('error' in read) return;
     const run = await api().createDagRun(id, { inputs: read.value ?? {} });
     close();
     await navigate({ to: '/dags/$dagId/runs/$runId', params: { dagId: id, runId: run.id } });
-  }, { refresh: [['dags', id], ['dags', 'list']] });
+  }, { refresh: [['dags', id], ['dags', 'list'], ['dag-runs']] });
   return (
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        start.mutate();
+        setShown(true);
+        if (raw !== undefined || Object.keys(form.errors).length === 0) start.mutate();
       }}
       className="space-y-3"
     >
-      {!raw && simple ? (
-        fields.map(([name, value]) => (
-          <Field key={name} label={name}>
-            {(ids) => (
-              <Area
-                {...ids}
-                rows={1}
-                className="min-h-9"
-                required
-                value={String(value)}
-                onChange={(event) =>
-                  setText(JSON.stringify({ ...('value' in read ? read.value : {}), [name]: event.target.value }, null, 2))
-                }
-                dir="auto"
-              />
-            )}
-          </Field>
-        ))
-      ) : (
+      {raw !== undefined ? (
         <Field label={t('Inputs')} hint={t('A JSON object.')} error={'error' in read ? read.error : undefined}>
           {(ids) => (
             <Area
@@ -74,18 +62,24 @@ function Inputs({ id, graph, close }: { id: string; graph: Graph; close: () => v
               rows={6}
               className="font-mono text-xs"
               spellCheck={false}
-              value={text}
-              onChange={(event) => setText(event.target.value)}
+              value={raw}
+              onChange={(event) => setRaw(event.target.value)}
             />
           )}
         </Field>
+      ) : fields.length === 0 ? (
+        <p className="text-sm text-soft">{t('The start node declares no inputs.')}</p>
+      ) : (
+        <InputFields fields={fields} texts={texts} errors={shown ? form.errors : {}} change={setTexts} />
       )}
       <div className="flex items-center justify-end gap-2">
-        {simple && (
-          <button type="button" className="mr-auto text-sm text-accent hover:underline" onClick={() => setRaw(!raw)}>
-            {raw ? t('As fields') : t('As JSON')}
-          </button>
-        )}
+        <button
+          type="button"
+          className="mr-auto text-sm text-accent hover:underline"
+          onClick={() => setRaw(raw === undefined ? JSON.stringify({ ...inputsOf(graph), ...form.inputs }, null, 2) : undefined)}
+        >
+          {raw === undefined ? t('As JSON') : t('As fields')}
+        </button>
         <Button onClick={close}>{t('Cancel')}</Button>
         <Button type="submit" look="primary" busy={start.isPending} disabled={'error' in read}>
           {t('Start')}
@@ -115,39 +109,51 @@ export function Runs({ id }: { id: string }) {
           </Empty>
         }
       >
-        {() => (
-          <ul className="divide-y rounded-lg border bg-raised">
-            {pages.items?.map((run) => (
-              <li key={run.id} className="relative flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm hover:bg-hover">
-                <State value={run.status} />
-                <Link to="/dags/$dagId/runs/$runId" params={{ dagId: id, runId: run.id }} className="after:absolute after:inset-0">
-                  <time dateTime={run.created_at}>{dateTime(run.created_at)}</time>
-                </Link>
-                <span className="text-soft">
-                  {[
-                    t('version {version}', { version: run.version }),
-                    run.retries > 0 && plural(run.retries, 'retried {count} time', 'retried {count} times'),
-                    run.trigger === 'subflow' && t('as a subflow'),
-                  ]
-                    .filter(Boolean)
-                    .join(', ')}
-                </span>
-                <span className="flex-1" />
-                <span className="text-xs text-soft">
-                  {[
-                    run.started_at && run.finished_at && duration(new Date(run.finished_at).getTime() - new Date(run.started_at).getTime()),
-                    usageText(run.usage),
-                  ]
-                    .filter(Boolean)
-                    .join(' · ')}
-                </span>
-                {run.error && <p className="w-full break-words text-bad">{run.error.message}</p>}
-              </li>
-            ))}
-          </ul>
-        )}
+        {() => <RunRows runs={pages.items ?? []} />}
       </Loaded>
       <More pages={pages} />
     </div>
+  );
+}
+
+/** RunRows lists runs; `named` says of which DAG each is. */
+export function RunRows({ runs, named }: { runs: readonly Schemas['RunRecord'][]; named?: boolean }) {
+  return (
+    <ul className="divide-y rounded-lg border bg-raised">
+      {runs.map((run) => (
+        <li key={run.id} className="relative flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm hover:bg-hover">
+          <State value={run.status} />
+          <Link
+            to="/dags/$dagId/runs/$runId"
+            params={{ dagId: run.prod_solution_id, runId: run.id }}
+            className="min-w-0 truncate after:absolute after:inset-0"
+          >
+            {named && <bdi className="font-medium">{run.prod_solution_name} </bdi>}
+            <time dateTime={run.created_at} className={cn(named && 'text-soft')}>{dateTime(run.created_at)}</time>
+          </Link>
+          <span className="text-soft">
+            {[
+              t('version {version}', { version: run.version }),
+              run.node_id && t('only node {node}', { node: run.node_id }),
+              run.retries > 0 && plural(run.retries, 'retried {count} time', 'retried {count} times'),
+              run.trigger === 'subflow' && t('as a subflow'),
+              run.waiting_reason !== 'none' && run.status === 'waiting' && t('waits: {reason}', { reason: word(run.waiting_reason) }),
+            ]
+              .filter(Boolean)
+              .join(', ')}
+          </span>
+          <span className="flex-1" />
+          <span className="text-xs text-soft">
+            {[
+              run.started_at && run.finished_at && duration(new Date(run.finished_at).getTime() - new Date(run.started_at).getTime()),
+              usageText(run.usage),
+            ]
+              .filter(Boolean)
+              .join(' · ')}
+          </span>
+          {run.error && <p className="w-full break-words text-bad">{run.error.message}</p>}
+        </li>
+      ))}
+    </ul>
   );
 }
