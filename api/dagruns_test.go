@@ -39,6 +39,11 @@ var dagRunsWalk = []call{
 		bad:     []bad{{path: runsOf + "?limit=0", at: "query.limit"}, {path: runsOf + "?offset=-1", at: "query.offset"}},
 	},
 	{
+		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/forecast", scope: "solutions", status: 200,
+		url: "/api/prod_solution/dag/{p}/forecast?version=2", missing: noDAG + "/forecast",
+		bad: []bad{{path: "/api/prod_solution/dag/{p}/forecast?version=0", at: "query.version"}},
+	},
+	{
 		method: "GET", path: "/api/dag-runs", scope: "solutions", status: 200,
 		url: "/api/dag-runs?status=failed&status=waiting&trigger=api&created_after=2026-01-01T00:00:00Z&limit=2",
 		bad: []bad{

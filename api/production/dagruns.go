@@ -94,6 +94,13 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 		Example: `{"inputs": {"topic": "June"}, "outputs": {"draft": "A note on June"}}`,
 	}, a.runNode)
 	httpx.Register(r, httpx.Operation{
+		ID: "forecast-dag-run", Method: fiber.MethodGet, Path: "/api/prod_solution/dag/{prod_solution_id}/forecast", Tag: prodTag,
+		Summary: "Estimate the duration, the tokens and the cost of a run",
+		Description: "From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of the run. What no " +
+			"run tells is null.",
+		Scope: auth.Solutions, Errors: httpx.Codes{404: "prod_solution_not_found version_not_found", 409: "dag_not_published"},
+	}, a.forecast)
+	httpx.Register(r, httpx.Operation{
 		ID: "get-dag-run", Method: fiber.MethodGet, Path: base + "/{run_id}", Tag: prodTag,
 		Summary: "Get a run of a DAG with its nodes",
 		Scope:   auth.Solutions, Errors: httpx.Codes{404: onRun},
@@ -212,6 +219,18 @@ func (a *DagRunsAPI) runNode(ctx context.Context, in *struct {
 	}
 
 	return a.answer(ctx)(run, err)
+}
+
+func (a *DagRunsAPI) forecast(ctx context.Context, in *struct {
+	ProdSolutionRef
+	Version int `query:"version" minimum:"1" maximum:"2147483647" doc:"The version; left out: the published one." example:"2"`
+},
+) (*httpx.Body[dagrun.Forecast], error) {
+	if err := a.Solutions.auditAdministrator(ctx, in.ID); err != nil {
+		return nil, err
+	}
+
+	return httpx.Answer(a.Runs.Forecast(ctx, httpx.CallerOf(ctx).User, in.ID, in.Version))
 }
 
 // inputsOf encodes inputs. Text without NUL characters is all that the database takes.

@@ -289,8 +289,8 @@ func digestOf(value any) string {
 	return document.Digest(raw)
 }
 
-// definition returns the digest of a node's behavior: its name and position do not count.
-func definition(n dag.Node) string {
+// Definition returns the digest of a node's behavior: its name and position do not count.
+func Definition(n dag.Node) string {
 	n.Name, n.Position, n.Retry, n.TimeoutS, n.HeartbeatS, n.OnError, n.Concurrency = "", nil, nil, nil, nil, "", nil
 	n.Approval = nil
 

@@ -171,7 +171,7 @@ func (q Request) Passed() json.RawMessage {
 
 // Digests returns the digest of a node's definition, and the digest of its input.
 func Digests(n dag.Node, request Request) (definitionDigest, inputs string) {
-	return definition(n), digestOf(request)
+	return Definition(n), digestOf(request)
 }
 
 // Reuse chooses an earlier output of the same node, or returns why none is used.

@@ -14,7 +14,11 @@ import (
 // NewestOutputs reads the outputs of some nodes, and the inputs, of the newest run of a solution
 // that has them all. Outputs that a run of one node was given do not count. Inputs are nil when
 // there is no such run.
-func (s *Store) NewestOutputs(ctx context.Context, solutionID string, nodes []string) (inputs json.RawMessage, found []dagrun.Pinned, err error) {
+func (s *Store) NewestOutputs(
+	ctx context.Context,
+	solutionID string,
+	nodes []string,
+) (inputs json.RawMessage, found []dagrun.Pinned, err error) {
 	const made = `
 		FROM   dag_run_nodes n
 		WHERE  n.run_id = r.id AND n.node_id = ANY ($2) AND n.item = -1 AND NOT n.superseded

@@ -29,8 +29,22 @@ func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
 	)
 
 	into := []any{
-		&r.ID, &r.ProdSolutionID, &r.SolutionName, &r.Version, &r.NodeID, &r.Trigger, &r.Status, &inputs, &outputs, &code, &message, &r.ParentRunID,
-		&r.Retries, &r.CreatedAt, &r.StartedAt, &r.FinishedAt,
+		&r.ID,
+		&r.ProdSolutionID,
+		&r.SolutionName,
+		&r.Version,
+		&r.NodeID,
+		&r.Trigger,
+		&r.Status,
+		&inputs,
+		&outputs,
+		&code,
+		&message,
+		&r.ParentRunID,
+		&r.Retries,
+		&r.CreatedAt,
+		&r.StartedAt,
+		&r.FinishedAt,
 	}
 	err := row.Scan(append(append(into, usedFields(&r.Usage)...), &reasons)...)
 	r.Usage = r.Usage.Shown()

@@ -127,14 +127,12 @@ func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string
 		err = solution.MayChange(caller)
 	}
 
-	switch {
-	case err != nil:
+	if err == nil {
+		version, err = versionOf(solution, version)
+	}
+
+	if err != nil {
 		return g, 0, "", err
-	case version == 0 && solution.DAG.PublishedVersion == nil:
-		return g, 0, "", domain.Newf(domain.Conflict, "dag_not_published", "no version of the DAG is published: publish one, or name a "+
-			"version")
-	case version == 0:
-		version = *solution.DAG.PublishedVersion
 	}
 
 	if number, err = s.read(ctx, caller, id, domain.DocumentDAG, version, &g); err != nil {
@@ -147,6 +145,32 @@ func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string
 	}
 
 	return g, number, solution.OwnerID, err
+}
+
+// versionOf returns the number of a version of a DAG that is asked for; 0: the published one.
+func versionOf(solution production.Solution, asked int) (int, error) {
+	switch {
+	case asked != 0:
+		return asked, nil
+	case solution.DAG.PublishedVersion == nil:
+		return 0, domain.Newf(domain.Conflict, "dag_not_published", "no version of the DAG is published: publish one, or name a version")
+	default:
+		return *solution.DAG.PublishedVersion, nil
+	}
+}
+
+// ReadableDAG returns a version of a DAG that the caller can see; 0: the published one.
+func (s *Service) ReadableDAG(ctx context.Context, caller domain.User, id string, version int) (g dag.Graph, number int, err error) {
+	solution, err := s.ProdSolution(ctx, caller, id)
+	if err == nil {
+		version, err = versionOf(solution, version)
+	}
+
+	if err == nil {
+		number, err = s.read(ctx, caller, id, domain.DocumentDAG, version, &g)
+	}
+
+	return g, number, err
 }
 
 // SkillID gives the id of a skill that a DAG names, by its id or its name.
