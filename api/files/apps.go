@@ -261,7 +261,7 @@ func (a *AppsAPI) readApp(ctx context.Context, in *struct {
 
 // openApp finds a file of an app.
 func (a *AppsAPI) openApp(ctx context.Context, appID, name string) (served app.Served, err error) {
-	served.File.Content, err = outliving(ctx, func(ctx context.Context) (io.ReadSeekCloser, error) {
+	served.File.Content, err = httpx.Outliving(ctx, func(ctx context.Context) (io.ReadSeekCloser, error) {
 		var err error
 
 		served, err = a.Apps.Serve(ctx, appID, name)

@@ -42,14 +42,14 @@ func (a *CheckpointFilesAPI) Register(r *httpx.Server) {
 		Headers: map[string]string{
 			"ETag": "The version of the file, for If-None-Match.", "Content-Range": "With 206: the bytes that are sent, and the size.",
 		},
-		Replies: contentReplies,
+		Replies: httpx.ContentReplies,
 	}, a.read)
 }
 
 func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
 	access.CheckpointRef
 	FilePath string `path:"file_path" doc:"Relative to the workspace; slashes are part of it." example:"notes/today.md"`
-	FileRead
+	httpx.FileRead
 },
 ) (*httpx.Streamed, error) {
 	if _, err := a.ReadableFiles(ctx, in.SessionID); err != nil {
@@ -58,7 +58,7 @@ func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
 
 	var info domain.FileInfo
 
-	file, err := outliving(ctx, func(ctx context.Context) (file io.ReadSeekCloser, err error) {
+	file, err := httpx.Outliving(ctx, func(ctx context.Context) (file io.ReadSeekCloser, err error) {
 		file, info, err = a.OpenFile(ctx, in.SessionID, in.CheckpointID, in.FilePath)
 		return file, err
 	})
@@ -66,35 +66,5 @@ func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
 		return nil, httpx.At("path.file_path", err)
 	}
 
-	return serve(in.FilePath, file, info, in.Download)
-}
-
-// outliving opens a content that can be read after the handler has returned, for an
-// hour, until it is closed. Without a content there is nothing to close.
-func outliving(ctx context.Context, open func(context.Context) (io.ReadSeekCloser, error)) (io.ReadSeekCloser, error) {
-	request := httpx.RequestOf(ctx)
-	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
-	opened := context.AfterFunc(ctx, stop)
-	content, err := open(reading)
-
-	opened()
-
-	if content == nil || err != nil {
-		stop()
-		return nil, err
-	}
-
-	return &outlivingContent{content, stop}, nil
-}
-
-// outlivingContent ends the time of a content that is read when it is closed.
-type outlivingContent struct {
-	io.ReadSeekCloser
-	stop context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (c *outlivingContent) Close() error {
-	defer c.stop()
-	return c.ReadSeekCloser.Close()
+	return httpx.ServeContent(in.FilePath, file, info, in.Download)
 }

@@ -38,13 +38,6 @@ type successBody struct {
 	Success bool `json:"success" doc:"Whether it succeeded."`
 }
 
-// contentReplies are the answers to a request for the content of a file.
-var contentReplies = []httpx.Reply{
-	{Status: http.StatusOK, Types: []string{"application/octet-stream"}},
-	{Status: http.StatusPartialContent, Types: []string{"application/octet-stream"}},
-	{Status: http.StatusNotModified},
-}
-
 // WorkspaceAPI reads and writes the files of workspaces.
 type WorkspaceAPI struct {
 	access.Sessions
@@ -82,7 +75,7 @@ func (a *WorkspaceAPI) Register(r *httpx.Server) {
 			"ETag": "The version of the file, for If-Match and If-None-Match.", "Content-Range": "With 206: the bytes that are sent, " +
 				"and the size.",
 		},
-		Replies: contentReplies,
+		Replies: httpx.ContentReplies,
 	}, a.readFile)
 	httpx.Register(r, httpx.Operation{
 		ID: "write-file", Method: fiber.MethodPut, Path: "/api/sessions/{session_id}/files/{file_path}", Tag: "Files",
