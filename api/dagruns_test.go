@@ -2,6 +2,9 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
+	"everloop/infra/workspace"
 	"everloop/service/dagruns"
 )
 
@@ -75,6 +79,15 @@ var dagRunsWalk = []call{
 		bad: []bad{{path: runsOf + "/{dagrun}/nodes/s/items?limit=0", at: "query.limit"}},
 	},
 	{
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path}",
+		scope:   "solutions",
+		url:     runsOf + "/{dagrun}/nodes/s/files/a/b.txt",
+		status:  200,
+		missing: noDAG + "/runs/" + none + "/nodes/s/files/a/b.txt",
+		bad:     []bad{{path: runsOf + "/{dagrun}/nodes/s/files/a/b.txt?item=x", at: "query.item"}},
+	},
+	{
 		method:  "POST",
 		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/cancel",
 		scope:   "solutions",
@@ -132,7 +145,63 @@ func (w *world) dagRun(solution string) string {
 	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE dag_runs SET status = 'failed', finished_at = now() WHERE id = $1`, run.ID)
 	require.NoError(w.t, err)
 
+	set, failure, err := w.files.Collect(w.t.Context(), w.sessionWithFile("a/b.txt", "content"), "dag-"+run.ID,
+		func(string) bool { return true })
+	require.NoError(w.t, err)
+	require.Nil(w.t, failure)
+
+	set.Item = dagrun.NoItem
+	captured, err := json.Marshal(dagrun.Captured{Sets: []dagrun.FileSet{set}})
+	require.NoError(w.t, err)
+	_, err = w.db.Pool.Exec(w.t.Context(), `UPDATE dag_run_nodes SET status = 'completed', output = '1', files = $2
+		WHERE run_id = $1 AND node_id = 's'`, run.ID, string(captured))
+	require.NoError(w.t, err)
+
 	return run.ID
+}
+
+// sessionWithFile returns a session that is not in the database, with one file.
+func (w *world) sessionWithFile(name, content string) domain.Session {
+	w.t.Helper()
+
+	session := domain.Session{ID: domain.SessionID(domain.NewID())}
+	files, err := w.files.Workspaces.Open(w.t.Context(), session.ID, 0)
+	require.NoError(w.t, err)
+
+	defer func() { _ = files.Close() }()
+
+	_, err = files.WriteFile(w.t.Context(), name, strings.NewReader(content), workspace.WriteOptions{Parents: true})
+	require.NoError(w.t, err)
+
+	return session
+}
+
+// An output file of a node is listed with its digest, and is read whole, in part, or not when the
+// client has it.
+func TestDAGRuns_files(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	solution := w.prodSolution(w.ann)
+	run := strings.ReplaceAll(runsOf, "{p}", solution) + "/" + w.dagRun(solution)
+
+	nodes := w.do("GET", run, w.ann, "").json()["nodes"].([]any)
+	listed := nodes[0].(map[string]any)["files"].([]any)[0].(map[string]any)
+	sum := sha256.Sum256([]byte("content"))
+	require.Equal(t, []any{"a/b.txt", 7.0, hex.EncodeToString(sum[:])}, []any{listed["path"], listed["size"], listed["sha256"]})
+
+	file := run + "/nodes/s/files/a/b.txt"
+	whole := w.do("GET", file, w.ann, "")
+	require.Equal(t, "content", whole.text)
+	require.Equal(t, `"`+hex.EncodeToString(sum[:])+`"`, whole.header.Get("ETag"))
+	require.Equal(t, 304, w.do("GET", file, w.ann, "", header("If-None-Match", whole.header.Get("ETag"))).status)
+
+	part := w.do("GET", file, w.ann, "", header("Range", "bytes=1-3"))
+	require.Equal(t, []any{206, "ont"}, []any{part.status, part.text})
+
+	w.do("GET", run+"/nodes/s/files/a/none.txt", w.ann, "").code(404, "file_not_found")
+	w.do("GET", run+"/nodes/s/files/a%2F..%2Fa%2Fb.txt", w.ann, "").code(404, "file_not_found")
+	w.do("GET", run+"/nodes/s/files/a/b.txt?item=0", w.ann, "").code(404, "file_not_found")
+	w.do("GET", file, w.bob, "").code(404, "prod_solution_not_found")
 }
 
 func TestDAGRuns_limit(t *testing.T) {

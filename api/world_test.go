@@ -27,10 +27,12 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/skill"
+	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/secrets"
 	"everloop/infra/skillregistry"
+	"everloop/infra/snapshots"
 	"everloop/infra/solutions"
 	"everloop/infra/tokens"
 	"everloop/infra/workspace"
@@ -42,6 +44,7 @@ import (
 	"everloop/service/board"
 	"everloop/service/compute"
 	"everloop/service/dagruns"
+	nodefiles "everloop/service/files"
 	"everloop/service/memories"
 	"everloop/service/production"
 	"everloop/service/schedules"
@@ -65,6 +68,7 @@ type world struct {
 	deleted *deleter
 	lookers *lookers
 	down    map[string]error
+	files   nodefiles.Carrier
 
 	ann, bob, root string // their keys
 	annID          string
@@ -89,9 +93,19 @@ func newWorld(t *testing.T, change ...func(*parts)) *world {
 func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func(*parts)) *world {
 	t.Helper()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
+	bucket := testkit.Objects(t)
+	stored, err := objects.Open(t.Context(), objects.Config{
+		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
+	})
+	require.NoError(t, err)
+
+	workspaces := workspace.New(t.TempDir())
 	w := &world{
-		t:       t,
-		db:      db,
+		t:  t,
+		db: db,
+		files: nodefiles.Carrier{
+			Workspaces: workspaces, Snapshots: snapshots.New(snapshots.Config{Objects: stored, SpoolDir: t.TempDir()}),
+		},
 		log:     &syncBuffer{},
 		chats:   &fakeChats{},
 		turns:   &turns{},
@@ -112,7 +126,6 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	solved, err := solutions.Load("")
 	require.NoError(t, err)
-	workspaces := workspace.New(t.TempDir())
 	environments, err := compute.New(compute.Config{Store: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
 	require.NoError(t, err)
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: skills.NewStore(db.DB), Logger: logger})
@@ -130,7 +143,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Deps{
-			DB: db.DB, Sessions: db, Runs: noEngine{}, Chats: w.chats, Production: prod, Agents: agentService, Events: noEngine{},
+			DB: db.DB, Sessions: db, Files: w.files, Runs: noEngine{}, Chats: w.chats, Production: prod, Agents: agentService, Events: noEngine{},
 			Logger: logger, CodeTimeout: 1,
 		},
 	)

@@ -28,8 +28,9 @@ func DAGRun(ctx workflow.Context, in contract.DAGRunInput) error {
 
 	r := &dagRun{
 		root: ctx, ctx: steps, id: in.RunID, open: map[*dagrun.Unit]*attempt{}, stopping: map[string]bool{},
-		watching: map[*dagrun.Unit]bool{}, ended: map[string]bool{},
+		watching: map[*dagrun.Unit]bool{}, capturing: map[*dagrun.Unit]bool{}, ended: map[string]bool{},
 	}
+	r.placing, r.abandon = workflow.WithCancel(steps)
 	r.run = dagrun.Run{Content: r, Nodes: map[string]*dagrun.Unit{}, Items: map[string][]*dagrun.Unit{}}
 
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -57,20 +58,24 @@ const maxEvents = 2000
 type dagRun struct {
 	root workflow.Context // cancelled by an operator or a client
 	ctx  workflow.Context // of the steps, which a cancellation does not interrupt
-	id   string
-	run  dagrun.Run
+	// placing is cancelled when the run ends: what it has to place can be unavailable for long.
+	placing workflow.Context
+	abandon workflow.CancelFunc
+	id      string
+	run     dagrun.Run
 
 	loaded  contract.LoadDAGRunOut // its first page
 	numbers map[string]int         // of nodes
 
-	open     map[*dagrun.Unit]*attempt
-	stopping map[string]bool       // by the id of the unit
-	watching map[*dagrun.Unit]bool // units whose activity is read
-	ended    map[string]bool       // chats and subflows that ended before their start was recorded
-	starting int                   // attempts whose child has not started
-	again    bool                  // there may be something to do
-	resumed  bool                  // the run was retried after its end
-	err      error                 // of a step in the background
+	open      map[*dagrun.Unit]*attempt
+	stopping  map[string]bool       // by the id of the unit
+	watching  map[*dagrun.Unit]bool // units whose activity is read
+	capturing map[*dagrun.Unit]bool // units whose files are captured
+	ended     map[string]bool       // chats and subflows that ended before their start was recorded
+	starting  int                   // attempts whose child has not started
+	again     bool                  // there may be something to do
+	resumed   bool                  // the run was retried after its end
+	err       error                 // of a step in the background
 }
 
 // attempt is the work of an attempt of a unit.
@@ -233,6 +238,10 @@ func (r *dagRun) begin() {
 	for _, u := range r.run.Watch {
 		r.watch(u)
 	}
+
+	for _, u := range r.run.Capture {
+		r.capture(u)
+	}
 }
 
 // works reports whether a unit works outside the run: a map node leaves that to its items.
@@ -258,7 +267,7 @@ func (r *dagRun) start(u *dagrun.Unit) {
 	r.starting++
 
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		out, err := contract.BeginDAGNode.LocalNamed(ctx, in, "Begin "+title(u))
+		out, err := r.beginAttempt(ctx, u, in)
 		if err != nil {
 			out.Rejected = &dagrun.NodeFailure{Code: cmp.Or(durable.Code(err), dagrun.CodeAdvance), Message: durable.Message(err)}
 		}
@@ -295,6 +304,18 @@ func (r *dagRun) start(u *dagrun.Unit) {
 			u.Look, r.again = true, true
 		}
 	})
+}
+
+// beginAttempt puts the files in place that an attempt is given, and begins it.
+func (r *dagRun) beginAttempt(ctx workflow.Context, u *dagrun.Unit, in contract.DAGAttempt) (contract.BeginDAGNodeOut, error) {
+	if in.Phase == dagrun.PhaseWork && r.node(u).TakesFiles() {
+		out, err := contract.PlaceDAGFiles.Start(r.placing, in, "Place the files of "+title(u)).Get(ctx)
+		if err != nil || out.Rejected != nil {
+			return out, err
+		}
+	}
+
+	return contract.BeginDAGNode.LocalNamed(ctx, in, "Begin "+title(u))
 }
 
 // startChild starts the workflow of an attempt. The workflow of a session may be open
@@ -417,10 +438,35 @@ func (r *dagRun) watch(u *dagrun.Unit) {
 	})
 }
 
+// capture stores the output files of a unit whose work has ended, and then has its result taken.
+func (r *dagRun) capture(u *dagrun.Unit) {
+	if r.capturing[u] {
+		return
+	}
+
+	r.capturing[u] = true
+	in := r.attemptOf(u)
+
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		_, err := contract.CaptureDAGFiles.Run(ctx, in, "Capture the files of "+title(u))
+
+		delete(r.capturing, u)
+
+		r.again = true
+
+		if current := u.Status == dagrun.Running && u.Attempt == in.Attempt && u.Phase == in.Phase; !current {
+			return
+		}
+
+		u.Look = err == nil
+		r.err = cmp.Or(r.err, err)
+	})
+}
+
 // handOver continues in a new workflow, which takes over the children of this one.
 func (r *dagRun) handOver() (continued bool, err error) {
 	err = workflow.Await(r.ctx, func() bool {
-		return r.root.Err() != nil || r.starting == 0 && len(r.stopping) == 0 && len(r.watching) == 0
+		return r.root.Err() != nil || r.starting == 0 && len(r.stopping) == 0 && len(r.watching) == 0 && len(r.capturing) == 0
 	})
 	if err != nil || r.root.Err() != nil {
 		return false, err
@@ -433,6 +479,8 @@ func (r *dagRun) handOver() (continued bool, err error) {
 
 // end stops what is still at work, and then writes the end of the run.
 func (r *dagRun) end() error {
+	r.abandon()
+
 	_ = workflow.Await(r.ctx, func() bool { return r.starting == 0 })
 
 	for _, u := range r.run.Units() {

@@ -29,6 +29,8 @@ var (
 	GatherDAGNode   = durable.Activity[DAGNode, dagrun.Outcome]{Name: "dag.gather", Preset: durable.Store}
 	WatchDAGNode    = durable.Activity[DAGAttempt, WatchDAGNodeOut]{Name: "dag.watch", Preset: durable.Store}
 	StopDAGNode     = durable.Activity[StopDAGNodeIn, struct{}]{Name: "dag.stop", Preset: durable.Store}
+	PlaceDAGFiles   = durable.Activity[DAGAttempt, BeginDAGNodeOut]{Name: "dag.place_files", Preset: durable.Files}
+	CaptureDAGFiles = durable.Activity[DAGAttempt, struct{}]{Name: "dag.capture_files", Preset: durable.Files}
 	StoreDAGRun     = durable.Activity[StoreDAGRunIn, struct{}]{Name: "dag.store", Preset: durable.Store}
 )
 

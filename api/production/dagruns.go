@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -116,6 +117,19 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 		Summary: "List the items of a map node of a run, in their order",
 		Scope:   auth.Solutions, Errors: httpx.Codes{404: onRun},
 	}, a.items)
+	httpx.Register(r, httpx.Operation{
+		ID: "read-dag-run-file", Method: fiber.MethodGet, Path: base + "/{run_id}/nodes/{node_id}/files/{file_path}", Tag: prodTag,
+		Summary:     "Get the content of an output file of a node of a run",
+		Description: "The files of a node name the paths. Supports ETag, If-None-Match and Range, as read-file does.",
+		Scope:       auth.Solutions,
+		Errors: httpx.Codes{
+			404: onRun + " " + domain.CodeFileNotFound + " snapshot_not_found", 416: httpx.CodeRange, 422: "snapshot_damaged",
+		},
+		Headers: map[string]string{
+			"ETag": "The SHA-256 of the file, for If-None-Match.", "Content-Range": "With 206: the bytes that are sent, and the size.",
+		},
+		Replies: httpx.ContentReplies,
+	}, a.readFile)
 	httpx.Register(r, httpx.Operation{
 		ID: "cancel-dag-run", Method: fiber.MethodPost, Path: base + "/{run_id}/cancel", Tag: prodTag,
 		Summary:     "Cancel a run of a DAG",
@@ -303,6 +317,36 @@ func (a *DagRunsAPI) items(ctx context.Context, in *struct {
 	page, total, err := a.Store.DAGRunItems(ctx, run.ID, in.NodeID, in.Limit, in.Offset)
 
 	return httpx.Answer(fields.List[dagrun.NodeRecord]{Items: fields.OrEmpty(page), Total: total}, err)
+}
+
+func (a *DagRunsAPI) readFile(ctx context.Context, in *struct {
+	DAGRunRef
+	NodeID   string `path:"node_id" maxLength:"128" doc:"The node." example:"draft"`
+	FilePath string `path:"file_path" doc:"The path of the file; slashes are part of it." example:"report/summary.md"`
+	Item     int    `query:"item" default:"-1" minimum:"-1" maximum:"1000000" doc:"Of a map node: the item that made the file; -1: none." example:"0"`
+	httpx.FileRead
+},
+) (*httpx.Streamed, error) {
+	if err := a.Solutions.auditAdministrator(ctx, in.ID); err != nil {
+		return nil, err
+	}
+
+	run, err := a.Store.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+
+	var info domain.FileInfo
+
+	file, err := httpx.Outliving(ctx, func(ctx context.Context) (file io.ReadSeekCloser, err error) {
+		file, info, err = a.Runs.OpenNodeFile(ctx, run.ID, in.NodeID, in.Item, in.FilePath)
+		return file, err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return httpx.ServeContent(in.FilePath, file, info, in.Download)
 }
 
 func (a *DagRunsAPI) retry(ctx context.Context, in *struct {

@@ -86,6 +86,21 @@ type Node struct {
 	Concurrency  *int                       `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"Of a map: how many items are worked on at once." example:"8"`
 	Idempotency  string                     `json:"idempotency,omitempty" enum:"none,by_input" doc:"Whether a finished output is used again for the same input."`
 	Approval     *Approval                  `json:"approval,omitempty" doc:"Whether a person has to agree before it begins."`
+	Outputs      *Outputs                   `json:"outputs,omitempty" doc:"Of agents, tools, code and their maps: the files that it passes on."`
+	InputsFiles  []InputFiles               `json:"inputs_files,omitempty" nullable:"true" maxItems:"50" doc:"Of agents, tools, code and their maps: output files of earlier nodes that are put into its workspace before it begins."`
+	Workspace    string                     `json:"workspace,omitempty" maxLength:"64" doc:"Of agents, tools and code: the earlier node in whose workspace it works. All nodes of a workspace come one after another." example:"checkout"`
+}
+
+// Outputs names what a node passes on in addition to its output.
+type Outputs struct {
+	Files []string `json:"files,omitzero" nullable:"true" maxItems:"50" doc:"Files of its workspace, as patterns; the name of a directory means all files below it. A name without wildcards must exist when the node ends." example:"[\"report/**\"]"`
+}
+
+// InputFiles are output files of an earlier node that a node is given.
+type InputFiles struct {
+	From string `json:"from" maxLength:"64" doc:"The earlier node, which names output files." example:"draft"`
+	Path string `json:"path,omitempty" maxLength:"512" doc:"Which of its files: a pattern, a file, or a directory; left out: all." example:"report/**"`
+	To   string `json:"to,omitempty" maxLength:"512" doc:"Where they are put: of one file its new name, or with a slash at its end its directory; of a directory or a pattern the directory that takes the place of the part before the first wildcard. Left out: the same place. The files of an item of a map are below its number." example:"in"`
 }
 
 // Config contains the parameters of a node. Its type determines which fields apply.
@@ -182,6 +197,10 @@ func (g Graph) withLists(form func([]string) []string) Graph {
 			config.Options, n.Config = form(config.Options), &config
 		}
 
+		if n.Outputs != nil {
+			n.Outputs = &Outputs{Files: form(n.Outputs.Files)}
+		}
+
 		if n.Retry != nil {
 			retry := *n.Retry
 			retry.NonRetryable, n.Retry = form(retry.NonRetryable), &retry
@@ -254,6 +273,12 @@ func (n Node) Watched() bool {
 		return false
 	}
 }
+
+// GivesFiles reports whether the node names output files.
+func (n Node) GivesFiles() bool { return n.Outputs != nil && len(n.Outputs.Files) > 0 }
+
+// TakesFiles reports whether files are put into the workspace of the node before it starts.
+func (n Node) TakesFiles() bool { return len(n.InputsFiles) > 0 || n.Workspace != "" }
 
 // Order returns the ids of the nodes in topological order.
 func (g Graph) Order() []string { return newLinks(g).order() }

@@ -292,6 +292,113 @@ func TestValidate_greatestGraph(t *testing.T) {
 	t.Logf("validated in %v", took)
 }
 
+func TestValidate_files(t *testing.T) {
+	t.Parallel()
+
+	const (
+		gives  = `"type":"code","config":{"code":"x"},"outputs":{"files":["report/**"]}`
+		work   = `"type":"code","config":{"code":"x"}`
+		toB    = `{"id":"e3","source":"a","target":"b"},{"id":"e4","source":"b","target":"z"}`
+		beside = `{"id":"e3","source":"s","target":"b"},{"id":"e4","source":"b","target":"z"}`
+		toC    = `,{"id":"e5","source":"b","target":"c"},{"id":"e6","source":"c","target":"z"}`
+	)
+
+	a, b := node("a", gives)+",", func(rest string) string { return node("b", work+`,`+rest) }
+
+	for name, tc := range map[string]struct {
+		graph string
+		want  []string
+	}{
+		"from the node before":    {around(a+b(`"inputs_files":[{"from":"a","path":"report/**","to":"in"}]`), toB), nil},
+		"from a node long before": {around(a+node("b", work)+`,`+node("c", work+`,"inputs_files":[{"from":"a"}]`), toB+toC), nil},
+		"from a node beside": {
+			around(a+b(`"inputs_files":[{"from":"a"}]`), beside), []string{"unknown_reference nodes[2].inputs_files[0].from"},
+		},
+		"from itself": {
+			around(a+node("b", gives+`,"inputs_files":[{"from":"b"}]`), toB), []string{"unknown_reference nodes[2].inputs_files[0].from"},
+		},
+		"from no node": {
+			around(a+b(`"inputs_files":[{"from":"x"}]`), toB), []string{"unknown_reference nodes[2].inputs_files[0].from"},
+		},
+		"from a node without files": {
+			around(node("a", work)+","+b(`"inputs_files":[{"from":"a"}]`), toB),
+			[]string{"unknown_reference nodes[2].inputs_files[0].from"},
+		},
+		"absolute": {
+			around(node("a", work+`,"outputs":{"files":["/etc/passwd"]}`)+","+b(`"inputs_files":[{"from":"a","path":"/x","to":"/workspace/y"}]`), toB),
+			[]string{
+				"type_mismatch nodes[1].outputs.files[0]", "type_mismatch nodes[2].inputs_files[0].path",
+				"type_mismatch nodes[2].inputs_files[0].to",
+			},
+		},
+		"out of the workspace": {
+			around(node("a", work+`,"outputs":{"files":["a/../../x","..","ok"]}`)+","+b(`"inputs_files":[{"from":"a","path":"../x","to":"a/../b"}]`), toB),
+			[]string{
+				"type_mismatch nodes[1].outputs.files[0]", "type_mismatch nodes[1].outputs.files[1]",
+				"type_mismatch nodes[2].inputs_files[0].path", "type_mismatch nodes[2].inputs_files[0].to",
+			},
+		},
+		"of the service": {
+			around(a+b(`"inputs_files":[{"from":"a","path":".everloop/x","to":"./.everloop"}]`), toB),
+			[]string{"type_mismatch nodes[2].inputs_files[0].path", "type_mismatch nodes[2].inputs_files[0].to"},
+		},
+		"odd patterns": {
+			around(node("a", work+`,"outputs":{"files":["[a","","x\u0001","`+strings.Repeat("x", 513)+`","`+strings.Repeat("{a,b}", 11)+`"]}`), ``),
+			[]string{
+				"type_mismatch nodes[1].outputs.files[0]", "type_mismatch nodes[1].outputs.files[1]",
+				"type_mismatch nodes[1].outputs.files[2]", "type_mismatch nodes[1].outputs.files[3]",
+				"type_mismatch nodes[1].outputs.files[4]",
+			},
+		},
+		"of a map": {
+			around(node("a", `"type":"map","inputs":{"items":[1]},"config":{"tool":"Bash"},"outputs":{"files":["x"]}`)+","+
+				b(`"inputs_files":[{"from":"a"}]`), toB), nil,
+		},
+		"of a subflow": {
+			around(node("a", `"type":"subflow","config":{"prod_solution_id":"other"},"outputs":{"files":["x"]}`)+","+
+				node("b", `"type":"join","inputs_files":[{"from":"a"}]`), toB),
+			[]string{"type_mismatch nodes[1].outputs.files", "type_mismatch nodes[2].inputs_files"},
+		},
+		"of a map of subflows": {
+			around(node("a", `"type":"map","inputs":{"items":[1]},"config":{"prod_solution_id":"other"},"outputs":{"files":["x"]}`), ``),
+			[]string{"type_mismatch nodes[1].outputs.files"},
+		},
+		"workspace":                {around(a+b(`"workspace":"a"`), toB), nil},
+		"workspace of a workspace": {around(a+b(`"workspace":"a"`)+","+node("c", work+`,"workspace":"b"`), toB+toC), nil},
+		"workspace beside":         {around(a+b(`"workspace":"a"`), beside), []string{"unknown_reference nodes[2].workspace"}},
+		"workspace of no node":     {around(a+b(`"workspace":"x"`), toB), []string{"unknown_reference nodes[2].workspace"}},
+		"workspace of itself":      {around(a+b(`"workspace":"b"`), toB), []string{"unknown_reference nodes[2].workspace"}},
+		"workspace of a join":      {around(node("a", `"type":"join"`)+","+b(`"workspace":"a"`), toB), []string{"type_mismatch nodes[2].workspace"}},
+		"workspace of a map": {
+			around(a+node("b", `"type":"map","inputs":{"items":[1]},"config":{"tool":"Bash"},"workspace":"a"`), toB),
+			[]string{"type_mismatch nodes[2].workspace"},
+		},
+		"workspace of two at once": {
+			around(a+b(`"workspace":"a"`)+","+node("c", work+`,"workspace":"a"`),
+				toB+`,{"id":"e5","source":"a","target":"c"},{"id":"e6","source":"c","target":"z"}`),
+			[]string{"type_mismatch nodes[3].workspace"},
+		},
+		"workspace of two at once, one by another": {
+			around(a+b(`"workspace":"a"`)+","+node("c", work+`,"workspace":"a"`)+","+node("d", work+`,"workspace":"b"`),
+				toB+toC+`,{"id":"e7","source":"b","target":"d"},{"id":"e8","source":"d","target":"z"}`),
+			[]string{"type_mismatch nodes[4].workspace"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var got []string
+			for _, f := range Validate(parse(t, tc.graph), known).Errors {
+				got = append(got, f.Code+" "+f.Path)
+				require.NotEmpty(t, f.Message)
+				require.NotEmpty(t, f.NodeID)
+			}
+
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
 func TestGraph_Complete(t *testing.T) {
 	t.Parallel()
 	g := parse(
@@ -378,7 +485,7 @@ func TestGraph_Listed(t *testing.T) {
 	var g Graph
 
 	require.NoError(t, json.Unmarshal([]byte(`{"nodes":[
-		{"id":"a","type":"agent","config":{"prompt":"x"},"retry":{"max_attempts":2}},
+		{"id":"a","type":"agent","config":{"prompt":"x"},"outputs":{},"inputs_files":[],"retry":{"max_attempts":2}},
 		{"id":"h","type":"human","config":{"prompt":"?","options":[]},"approval":{"policy":"required","escalation":{"timeout_s":1}}}]}`), &g))
 
 	stored, err := g.Encode()
@@ -388,7 +495,7 @@ func TestGraph_Listed(t *testing.T) {
 	answer, err := json.Marshal(g.Listed())
 	require.NoError(t, err)
 	require.JSONEq(t, `{"steps":[],"edges":[],"nodes":[
-		{"id":"a","type":"agent","config":{"prompt":"x"},"retry":{"max_attempts":2,"non_retryable":[]}},
+		{"id":"a","type":"agent","config":{"prompt":"x"},"outputs":{"files":[]},"retry":{"max_attempts":2,"non_retryable":[]}},
 		{"id":"h","type":"human","config":{"prompt":"?","options":[]},
 		 "approval":{"policy":"required","escalation":{"timeout_s":1,"webhooks":[]}}}]}`, string(answer))
 

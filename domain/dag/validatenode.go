@@ -20,7 +20,10 @@ func (v *validator) checkNodes() {
 		v.checkTexts(n, at)
 		v.checkBounds(n, at)
 		v.checkEscalation(n, at+".approval.escalation")
+		v.checkFiles(n, at)
 	}
+
+	v.checkWorkspaces()
 }
 
 // checkConfig checks the required fields of a node's type, and the names in them.

@@ -55,6 +55,7 @@ type NodeRecord struct {
 	Usage        domain.Usage      `json:"usage" doc:"What its attempts have used."`
 	ReusedFrom   *string           `json:"reused_from,omitempty" doc:"The run_node_id that made the output which it uses again; left out: it ran itself."`
 	ReuseReason  string            `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted,pinned" doc:"Why an earlier output was used again, or was not; pinned: the run of another node was given it."`
+	Files        []OutputFile      `json:"files,omitempty" doc:"The files that it passes on (outputs.files); left out: none."`
 	Items        *ItemCounts       `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }
 

@@ -2,6 +2,7 @@ package dagrun
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,6 +21,9 @@ type Request struct {
 	Arguments map[string]any `json:"arguments,omitempty"`
 	Inputs    map[string]any `json:"inputs,omitempty"`
 	Before    []Before       `json:"before,omitempty"` // outputs of the nodes before it
+	Files     []FilesFrom    `json:"files,omitempty"`  // that are put into its workspace
+	// Workspace is the unit that worked in the workspace before, by its row; empty: none did.
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // Before is the output of a predecessor of a node.
@@ -266,6 +270,10 @@ func (r Request) Message() string {
 
 	for _, b := range r.Before {
 		section("Output of "+b.NodeID, b.Output)
+	}
+
+	for _, f := range r.Files {
+		section("Files of "+f.From, fmt.Sprintf("%d in the workspace, at %s", f.Files, cmp.Or(f.To, ".")))
 	}
 
 	return strings.TrimSpace(out.String())

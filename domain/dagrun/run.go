@@ -35,6 +35,8 @@ type Outcome struct {
 	Items    int          `json:"items,omitempty"`
 	Approved bool         `json:"approved,omitempty"` // of an approval
 	Holds    bool         `json:"holds,omitempty"`    // of an edge
+	// Capture: the work has ended, and its files must be captured before its result is taken.
+	Capture bool `json:"capture,omitempty"`
 }
 
 // Run is the state of a run. Each change of it is followed by Advance.
@@ -50,6 +52,7 @@ type Run struct {
 	Failure *NodeFailure
 	WakeAt  *time.Time // the next time at which something is due
 	Watch   []*Unit    // working units whose activity is due
+	Capture []*Unit    // units whose work has ended, and whose files must be captured
 
 	nodes map[string]dag.Node
 	into  map[string][]dag.Edge
@@ -84,7 +87,7 @@ func (r *Run) Advance() error {
 }
 
 func (r *Run) prepare() {
-	r.Status, r.WakeAt, r.Watch = Running, nil, nil
+	r.Status, r.WakeAt, r.Watch, r.Capture = Running, nil, nil, nil
 	if r.nodes != nil {
 		return
 	}
@@ -153,6 +156,8 @@ func (r *Run) settle() {
 		case out.Status == Running && rejected != nil:
 			u.Stop = u.Begun
 			r.fail(u, *rejected)
+		case out.Capture:
+			r.Capture = append(r.Capture, u)
 		case out.Status == Running:
 		case out.Status == Failed:
 			r.fail(u, *out.Failure)
@@ -190,7 +195,10 @@ func (r *Run) over(u *Unit, status Status) {
 }
 
 // final are failures after which another attempt cannot succeed.
-var final = []string{CodeNotApproved, CodeInvalidItems, CodeSubflowTooDeep, CodeOutputTooLarge, CodeInvalidInputs}
+var final = []string{
+	CodeNotApproved, CodeInvalidItems, CodeSubflowTooDeep, CodeOutputTooLarge, CodeInvalidInputs,
+	CodeFilesTooLarge,
+}
 
 // fail ends an attempt of a unit. Another one follows after a pause if its node allows it.
 func (r *Run) fail(u *Unit, failure NodeFailure) {

@@ -161,6 +161,7 @@ type Earlier struct {
 	Definition string
 	Inputs     string
 	Output     json.RawMessage
-	Kept       bool // it is used even if its inputs changed
-	Barred     bool // must not be reused: the retry starts at it or before it
+	Files      *string // what was captured, encoded; nil: it passes no files on
+	Kept       bool    // it is used even if its inputs changed
+	Barred     bool    // must not be reused: the retry starts at it or before it
 }

@@ -90,7 +90,7 @@ func (v *Values) Items(n dag.Node, of Request) ([]Request, *NodeFailure) {
 		}
 
 		total -= limit - left
-		request.Inputs = map[string]any{"item": item}
+		request.Inputs, request.Files = map[string]any{"item": item}, of.Files
 		requests[i] = request
 	}
 
@@ -265,6 +265,10 @@ func Skeleton(g dag.Graph) (out dag.Graph) {
 
 		if n.Approval != nil {
 			small.Approval = &dag.Approval{Policy: n.Approval.Policy}
+		}
+
+		if n.TakesFiles() {
+			small.Workspace = mark
 		}
 
 		out.Nodes = append(out.Nodes, small)

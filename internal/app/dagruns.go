@@ -45,7 +45,7 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 // newDAGRuns returns the service that runs DAGs.
 func (b *backend) newDAGRuns(documents *production.Service) (*dagruns.Service, error) {
 	return dagruns.New(dagruns.Deps{
-		DB: b.DB.DB, Sessions: b.store, Runs: b.Runs, Chats: b.chats, Production: documents, Agents: b.agents, Events: b.Log,
-		Logger: b.logger, CodeTimeout: maxBash,
+		DB: b.DB.DB, Sessions: b.store, Files: b.carrier, Runs: b.Runs, Chats: b.chats, Production: documents, Agents: b.agents,
+		Events: b.Log, Logger: b.logger, CodeTimeout: maxBash,
 	})
 }

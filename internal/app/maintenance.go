@@ -116,7 +116,7 @@ func (b *backend) newMaintenance(
 		{Name: "questions of issue runs", Every: askEvery, Run: b.board.Ask},
 		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
 		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
-		{Name: "unused objects", Every: partsEvery, Run: work.All(b.archive.ArchiveParts, b.apps.Clear)},
+		{Name: "unused objects", Every: partsEvery, Run: work.All(b.archive.ArchiveParts, b.apps.Clear, dags.ClearFiles)},
 		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
 		{Name: "imports", Every: archiveEvery, Run: b.transfers.Repair},
 		{Name: "exports that were broken off", Every: archiveEvery, Run: spool, Local: true},

@@ -44,6 +44,7 @@ type services struct {
 	toolServers *toolservers.Store
 	transfers   *transfer.Service
 	webhooks    *webhooks.Service
+	carrier     files.Carrier
 }
 
 // newServices builds the services on the engines.
@@ -55,7 +56,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: flags.Reserve, Logger: b.logger})
 	sessionFiles := files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
-	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
+	s.carrier = files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
 	s.memories, s.toolServers = memories.New(b.DB.DB), toolservers.New(b.DB.DB, b.buckets.Box)
 	s.agents = agents.New(agents.Deps{
@@ -77,7 +78,7 @@ func (b *backend) newServices() (s services, err error) {
 	}
 
 	recorded := recordings.Deps{
-		DB: b.DB.DB, Outbox: b.store.Outbox, Log: b.Log, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
+		DB: b.DB.DB, Outbox: b.store.Outbox, Log: b.Log, Objects: b.Objects, Files: s.carrier, Runs: b.Runs, Logger: b.logger,
 	}
 	if s.archive, err = recordings.New(recorded); err != nil {
 		return s, err

@@ -35,23 +35,36 @@ func newWorks(t *testing.T) *works {
 	s := &works{stack: newStack(t)}
 
 	s.graphs = production.New(production.Deps{DB: s.db.DB, Agents: agents.NewStore(s.db.DB), NodeTools: bashOnly})
-
-	engine := temporal.Runs{Client: s.client, Queue: s.queue, Subjects: work.NewStore(s.db.DB)}
-
-	var err error
-
-	s.runs, err = dagruns.New(dagruns.Deps{
-		DB: s.db.DB, Sessions: s.journal, Runs: engine, Chats: s.chats, Production: s.graphs, Agents: noAgents{}, Events: s.log,
-		Logger: s.logger, CodeTimeout: time.Minute,
-	})
-	require.NoError(t, err)
-	s.runs.Register(s.worker)
+	s.serve()
 
 	stalled := s.check(1, work.DAGRuns(s.runs))
 
 	s.repair = func() { require.NoError(t, stalled(t.Context())) }
 
 	return s
+}
+
+// restart replaces the worker, which loses what it does.
+func (s *works) restart() {
+	s.t.Helper()
+	s.worker.Stop()
+	s.startWorker()
+	s.serve()
+}
+
+// serve creates the service of runs, and has the worker take its steps.
+func (s *works) serve() {
+	s.t.Helper()
+
+	var err error
+
+	engine := temporal.Runs{Client: s.client, Queue: s.queue, Subjects: work.NewStore(s.db.DB)}
+	s.runs, err = dagruns.New(dagruns.Deps{
+		DB: s.db.DB, Sessions: s.journal, Files: s.files, Runs: engine, Chats: s.chats, Production: s.graphs,
+		Agents: noAgents{}, Events: s.log, Logger: s.logger, CodeTimeout: time.Minute,
+	})
+	require.NoError(s.t, err)
+	s.runs.Register(s.worker)
 }
 
 // play publishes a DAG, runs it and waits for its end.
@@ -63,12 +76,16 @@ func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 // begin publishes a DAG and runs it.
 func (s *works) begin(nodes, edges, inputs string) dagrun.RunRecord {
 	s.t.Helper()
+	return s.publish(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`, inputs)
+}
+
+// publish publishes a graph and runs it.
+func (s *works) publish(graph, inputs string) dagrun.RunRecord {
+	s.t.Helper()
 
 	var g dag.Graph
-	require.NoError(
-		s.t,
-		json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`), &g),
-	)
+	require.NoError(s.t, json.Unmarshal([]byte(graph), &g))
+
 	user := s.caller.User
 	solution, err := s.graphs.Create(s.t.Context(), domainproduction.NewSolution{OwnerID: user.ID, Name: "n"})
 	require.NoError(s.t, err)

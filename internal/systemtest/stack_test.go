@@ -36,6 +36,7 @@ import (
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
+	"everloop/infra/snapshots"
 	"everloop/infra/temporal"
 	"everloop/infra/tokens"
 	"everloop/infra/toolbox"
@@ -45,6 +46,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
 	"everloop/service/chat"
+	"everloop/service/files"
 	"everloop/service/history"
 	"everloop/service/recordings"
 	"everloop/service/tasks"
@@ -81,6 +83,8 @@ type stack struct {
 	worker      sdkworker.Worker
 	runs        temporal.Runs
 	bus         *events.Signals
+	files       files.Carrier // of the sessions' workspaces
+	objects     *objects.Store
 
 	reconciler *work.Reconciler
 	waiters    *work.Waiters
@@ -161,7 +165,12 @@ func newStackOver(
 		Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace, Subjects: work.NewStore(db.DB),
 	}
 
-	workspaces := plainWorkspaces{t.TempDir()}
+	workspaces := toolbox.Files{Store: workspace.New(t.TempDir())}
+	s.objects = store
+	s.files = files.Carrier{
+		Workspaces: workspaces.Store,
+		Snapshots:  snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: logger}),
+	}
 	s.tasks, err = tasks.New(tasks.Config{Store: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
 	require.NoError(t, err)
 	s.shells = &background.Tasks{

@@ -29,6 +29,22 @@ func (s *Store) TakeNode(ctx context.Context, in contract.DAGAttempt) (out dagru
 			return err
 		}
 
+		var captured *dagrun.Captured
+
+		n := run.node(in.NodeID)
+		if in.Phase == dagrun.PhaseWork && result.Failure == nil && n.GivesFiles() {
+			if captured, err = filesOf(ctx, tx, unit.ID); err != nil {
+				return err
+			}
+
+			if captured == nil {
+				out = dagrun.Outcome{Status: dagrun.Running, Capture: true}
+				return nil
+			}
+
+			result.Failure = captured.Failure
+		}
+
 		if err := addUsage(ctx, tx, unit.ID, result.Usage); err != nil {
 			return err
 		}
@@ -38,13 +54,13 @@ func (s *Store) TakeNode(ctx context.Context, in contract.DAGAttempt) (out dagru
 			return nil
 		}
 
-		output, failure := dagrun.OutputOf(run.node(in.NodeID), in.Item, result)
+		output, failure := dagrun.OutputOf(n, in.Item, result)
 		if failure != nil {
 			out = failed(failure)
 			return nil
 		}
 
-		out, err = complete(ctx, tx, run, in.NodeID, in.Item, output)
+		out, err = completeWith(ctx, tx, run, in.NodeID, in.Item, output, captured)
 
 		return err
 	})
@@ -169,7 +185,7 @@ func (s *Store) Claim(ctx context.Context, in contract.DAGAttempt) (work dagrun.
 			       started_at = coalesce(started_at, clock_timestamp()), begun = begun AND o.same,
 			       chat_id = CASE WHEN o.same THEN chat_id END,
 			       session_id = CASE WHEN o.same THEN session_id WHEN @subflow THEN NULL ELSE @id END,
-			       child_id = CASE WHEN o.same THEN child_id WHEN @subflow THEN @id END
+			       child_id = CASE WHEN o.same THEN child_id WHEN @subflow THEN @id END, files = CASE WHEN o.same THEN files END
 			FROM   (SELECT id, status = 'running' AND phase = @phase AND attempt = @attempt AS same FROM dag_run_nodes
 			        WHERE run_id = @run AND node_id = @node AND item = @item AND NOT superseded FOR UPDATE) o
 			WHERE  n.id = o.id AND (o.same OR n.status = 'ready' OR n.status = 'running' AND n.phase = 'approval' AND @phase = 'work'

@@ -14,7 +14,10 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/infra/snapshots"
+	"everloop/infra/workspace"
 	"everloop/service/dagruns"
+	"everloop/service/files"
 	"everloop/service/production"
 )
 
@@ -48,6 +51,11 @@ func (nothing) Send(context.Context, domain.Caller, domain.Send) (domain.SendAck
 func (nothing) Stop(context.Context, domain.Caller, domain.SessionID, bool) (bool, error) {
 	return false, nil
 }
+
+func (nothing) OwnSession(context.Context, domain.User, domain.SessionID) (domain.Session, error) {
+	return domain.Session{}, nil
+}
+
 func (nothing) EnsureSession(context.Context, string, domain.NewSession) error { return nil }
 func (nothing) StartSession(context.Context, string, prodagent.Start) error    { return nil }
 func (nothing) LastAt(context.Context, domain.SessionID) (time.Time, error)    { return time.Time{}, nil }
@@ -67,8 +75,9 @@ func TestService_DeleteSolution_temporalUnavailable(t *testing.T) {
 		VALUES ('r', 'p', $1, 1, 'api', 'running', $2)`, user.ID, json.RawMessage(`{}`))
 
 	temporal := &engine{db: db, err: errors.New("connection refused")}
+	carrier := files.Carrier{Workspaces: workspace.New(t.TempDir()), Snapshots: snapshots.New(snapshots.Config{})}
 	s, err := dagruns.New(dagruns.Deps{
-		DB: db.DB, Sessions: nothing{}, Runs: temporal, Chats: nothing{}, Agents: nothing{}, Events: nothing{},
+		DB: db.DB, Sessions: nothing{}, Files: carrier, Runs: temporal, Chats: nothing{}, Agents: nothing{}, Events: nothing{},
 		Production: production.New(production.Deps{DB: db.DB}), Logger: slog.New(slog.DiscardHandler), CodeTimeout: time.Minute,
 	})
 	require.NoError(t, err)

@@ -139,7 +139,7 @@ func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runI
 
 var nodeColumns = `
 	n.node_id, n.id, n.item, n.attempt, n.status, ` + pg.ReasonOfUnit + `, n.session_id, n.child_id, n.inputs_digest,
-	CASE WHEN $2 THEN n.output END, n.error_code, coalesce(n.error_message, ''), n.started_at, n.finished_at,
+	CASE WHEN $2 THEN n.output END, CASE WHEN $2 THEN n.files END, n.error_code, coalesce(n.error_message, ''), n.started_at, n.finished_at,
 	n.reused_from, n.reuse_reason, ` + usedOf("n") + `,
 	CASE WHEN n.child_id IS NOT NULL AND n.status = 'running' THEN ARRAY (
 		SELECT DISTINCT ` + pg.ReasonOfUnit + pg.OpenUnitsOf("n.child_id") + `) END`
@@ -149,6 +149,7 @@ type nodeRow struct {
 	dagrun.NodeRecord
 	item         int
 	output, code *string
+	files        *string // what was captured, encoded; nil: nothing was, or it was not asked for
 	message      string
 	subflow      []string // why the units of its subflow do not move
 }
@@ -156,7 +157,7 @@ type nodeRow struct {
 func (n *nodeRow) fields() []any {
 	into := append([]any{
 		&n.NodeID, &n.RunNodeID, &n.item, &n.Attempt, &n.Status, &n.Reason, &n.SessionID, &n.ChildRunID, &n.InputsDigest,
-		&n.output, &n.code, &n.message, &n.StartedAt, &n.FinishedAt, &n.ReusedFrom, &n.ReuseReason,
+		&n.output, &n.files, &n.code, &n.message, &n.StartedAt, &n.FinishedAt, &n.ReusedFrom, &n.ReuseReason,
 	}, usedFields(&n.Usage)...)
 
 	return append(into, &n.subflow)
@@ -166,6 +167,10 @@ func (n *nodeRow) record() dagrun.NodeRecord {
 	n.Outputs, n.Usage = raw(n.output), n.Usage.Shown()
 	if n.code != nil {
 		n.Error = &dagrun.NodeFailure{Code: *n.code, Message: n.message}
+	}
+
+	if captured, err := decodeFiles(n.files); err == nil && captured != nil {
+		n.Files = captured.List()
 	}
 
 	if n.item != dagrun.NoItem {

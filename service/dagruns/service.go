@@ -15,6 +15,7 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
+	"everloop/service/files"
 	"everloop/service/production"
 )
 
@@ -50,6 +51,7 @@ type Events interface {
 type Deps struct {
 	DB         *pg.DB
 	Sessions   Sessions
+	Files      files.Carrier
 	Runs       Runs
 	Chats      Chats
 	Production *production.Service
@@ -61,8 +63,9 @@ type Deps struct {
 	CodeTimeout time.Duration
 }
 
-// Sessions creates sessions.
+// Sessions creates and reads sessions.
 type Sessions interface {
+	OwnSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, error)
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
 }
 
@@ -76,7 +79,7 @@ type Service struct {
 // New returns a new service.
 func New(deps Deps) (*Service, error) {
 	if deps.DB == nil || deps.Sessions == nil || deps.Runs == nil || deps.Chats == nil || deps.Production == nil || deps.Agents == nil ||
-		deps.Events == nil || deps.Logger == nil || deps.CodeTimeout <= 0 {
+		deps.Events == nil || deps.Files.Workspaces == nil || deps.Files.Snapshots == nil || deps.Logger == nil || deps.CodeTimeout <= 0 {
 		return nil, errors.New("dagruns: all dependencies are required")
 	}
 

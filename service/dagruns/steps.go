@@ -39,6 +39,10 @@ func (s *Store) ActivateNode(ctx context.Context, in contract.ActivateDAGNodeIn)
 		values := run.values(ctx, tx)
 
 		request, failure := values.Request(n, before)
+		if values.Err == nil && failure == nil {
+			failure, values.Err = addFiles(ctx, tx, run, n, &request)
+		}
+
 		if values.Err != nil || failure != nil {
 			out = failed(failure)
 			return values.Err
@@ -126,22 +130,24 @@ func (s *Store) activate(
 }
 
 // earlierOutputs finds outputs that may be used again: of the run before it was retried,
-// and, for a node that is idempotent by input, of other runs.
+// and, for a node that is idempotent by input, of other runs. Those with files are not used by
+// other runs, because files are deleted with their run.
 func earlierOutputs(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node) ([]dagrun.Earlier, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT coalesce(reused_from, id), coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output, kept, barred
+		SELECT coalesce(reused_from, id), coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output, files,
+		       kept, barred
 		FROM   dag_run_nodes
 		WHERE  run_id = $1 AND node_id = $2 AND superseded AND item = -1 AND status IN ('completed', 'reused')
 		UNION  ALL
-		(SELECT id, coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output, false, false
+		(SELECT id, coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output, NULL, false, false
 		 FROM   dag_run_nodes
-		 WHERE  $4 AND solution_id = $3 AND node_id = $2 AND status = 'completed' AND item = -1 AND run_id <> $1
+		 WHERE  $4 AND files IS NULL AND solution_id = $3 AND node_id = $2 AND status = 'completed' AND item = -1 AND run_id <> $1
 		 ORDER  BY id DESC LIMIT 20)`, run.id, n.ID, run.solutionID, n.Idempotency == "by_input" && run.nodeID == "")
 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e dagrun.Earlier, err error) {
 		var output string
 
-		err = row.Scan(&e.ID, &e.SessionID, &e.ChildID, &e.Definition, &e.Inputs, &output, &e.Kept, &e.Barred)
+		err = row.Scan(&e.ID, &e.SessionID, &e.ChildID, &e.Definition, &e.Inputs, &output, &e.Files, &e.Kept, &e.Barred)
 		e.Output = json.RawMessage(output)
 
 		return e, err
@@ -149,16 +155,35 @@ func earlierOutputs(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node) ([]
 }
 
 func reuse(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node, e dagrun.Earlier) (dagrun.Outcome, error) {
-	out, err := complete(ctx, tx, run, n.ID, dagrun.NoItem, e.Output)
+	captured, err := decodeFiles(e.Files)
+	if err != nil {
+		return dagrun.Outcome{}, err
+	}
+
+	out, err := completeWith(ctx, tx, run, n.ID, dagrun.NoItem, e.Output, captured)
 	if err != nil || out.Status != dagrun.Completed {
 		return out, err
 	}
 
 	_, err = tx.Exec(ctx, `
-		UPDATE dag_run_nodes SET status = 'reused', reused_from = $3, session_id = nullif($4, ''), child_id = nullif($5, '')
-		WHERE  run_id = $1 AND node_id = $2 AND item = -1 AND NOT superseded`, run.id, n.ID, e.ID, e.SessionID, e.ChildID)
+		UPDATE dag_run_nodes
+		SET    status = 'reused', reused_from = $3, session_id = nullif($4, ''), child_id = nullif($5, ''), files = $6
+		WHERE  run_id = $1 AND node_id = $2 AND item = -1 AND NOT superseded`, run.id, n.ID, e.ID, e.SessionID, e.ChildID, e.Files)
 
 	return dagrun.Outcome{Status: dagrun.Reused}, err
+}
+
+// completeWith is complete for a unit whose files were captured; nil: it has none.
+func completeWith(
+	ctx context.Context, tx pgx.Tx, run openRun, nodeID string, item int, output json.RawMessage, captured *dagrun.Captured,
+) (dagrun.Outcome, error) {
+	if captured != nil {
+		if failure, err := countFiles(ctx, tx, run.id, *captured); err != nil || failure != nil {
+			return failed(failure), err
+		}
+	}
+
+	return complete(ctx, tx, run, nodeID, item, output)
 }
 
 // complete writes the output of a unit, unless those of the run together are too large.
@@ -306,6 +331,9 @@ func (s *Store) GatherNode(ctx context.Context, in contract.DAGNode) (out dagrun
 		}
 
 		out, err = complete(ctx, tx, run, n.ID, dagrun.NoItem, list)
+		if err == nil && out.Status == dagrun.Completed && n.GivesFiles() {
+			err = gatherFiles(ctx, tx, run.id, n)
+		}
 
 		return err
 	})

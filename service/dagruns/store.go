@@ -262,7 +262,7 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	err := tx.QueryRow(ctx, `
 		UPDATE dag_runs
 		SET    status = 'pending', version = $2, inputs = $3, outputs = NULL, error_code = NULL, error_message = NULL, cancel = false,
-		       finished_at = NULL, output_bytes = 0, retries = retries + 1
+		       finished_at = NULL, output_bytes = 0, files = 0, file_bytes = 0, retries = retries + 1
 		WHERE  id = $1 RETURNING retries`, runID, retry.Version, string(retry.Inputs)).Scan(&retries)
 	if err != nil {
 		return err

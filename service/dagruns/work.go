@@ -29,6 +29,8 @@ func (s *Service) Register(w worker.ActivityRegistry) {
 	contract.WatchDAGNode.Handle(w, final(s.WatchNode))
 	contract.StopDAGNode.Handle(w, final(s.StopNode))
 	contract.StoreDAGRun.Handle(w, final(s.StoreRun))
+	contract.PlaceDAGFiles.Handle(w, final(s.PlaceFiles))
+	contract.CaptureDAGFiles.Handle(w, final(s.CaptureFiles))
 }
 
 // final returns a step whose rejections are not retried.
@@ -60,15 +62,7 @@ func (s *Service) BeginNode(ctx context.Context, in contract.DAGAttempt) (out co
 		err = s.Began(ctx, work.Unit.ID, work.Unit.Attempt, &out)
 	}
 
-	if err == nil || domain.HasCode(err, dagrun.CodeRunOver) || domain.HasCode(err, dagrun.CodeRunNotFound) {
-		return out, err
-	}
-
-	if e := domain.AsError(err); !e.Retryable() {
-		return contract.BeginDAGNodeOut{Rejected: &dagrun.NodeFailure{Code: e.Code, Message: shorten(e.Message)}}, nil
-	}
-
-	return out, err
+	return rejection(out, err)
 }
 
 func (s *Service) beginWork(ctx context.Context, work dagrun.Work) (out contract.BeginDAGNodeOut, err error) {
@@ -85,17 +79,24 @@ func (s *Service) beginWork(ctx context.Context, work dagrun.Work) (out contract
 	return out, err
 }
 
-func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.ChatID, err error) {
-	u, n, run := work.Unit, work.Node, work.Run
-
+// prepare creates the session of an attempt, and returns the message that it is sent.
+func (s *Service) prepare(ctx context.Context, work dagrun.Work) (domain.Send, error) {
 	session, send, err := messageOf(work, s.cfg.CodeTimeout)
 	if err != nil {
-		return "", err
+		return send, err
 	}
 
-	session.ID, session.Intent = u.SessionID, cmp.Or(n.Name, n.ID)
-	session.ParentRun = durable.DAGRunWorkflowID(run.SolutionID, run.ID)
-	if err := s.makeSession(ctx, run.OwnerID, configOf(n), session); err != nil {
+	session.ID, session.Intent = work.Unit.SessionID, cmp.Or(work.Node.Name, work.Node.ID)
+	session.ParentRun = durable.DAGRunWorkflowID(work.Run.SolutionID, work.Run.ID)
+
+	return send, s.makeSession(ctx, work.Run.OwnerID, configOf(work.Node), session)
+}
+
+func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.ChatID, err error) {
+	u, run := work.Unit, work.Run
+
+	send, err := s.prepare(ctx, work)
+	if err != nil {
 		return "", err
 	}
 
