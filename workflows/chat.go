@@ -29,7 +29,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 		return takeNext(ctx, in.SessionID, false)
 	}
 
-	run := &chatRun{loop{
+	run := &chatRun{root: ctx, loop: loop{
 		name: "chat", sessionID: in.SessionID, chatID: begun.ChatID, id: domain.RootLoop, step: begun.Step, maxSteps: begun.MaxSteps,
 	}}
 	run.waiter = run
@@ -66,7 +66,10 @@ func takeNext(ctx workflow.Context, sessionID domain.SessionID, next bool) error
 }
 
 // chatRun carries the main loop of a chat. It implements waiter.
-type chatRun struct{ loop }
+type chatRun struct {
+	loop
+	root workflow.Context // cancelled by an operator
+}
 
 // resume continues where the chat is: waiting for the init script of its session, at its
 // next model call, or waiting for an answer.
@@ -125,14 +128,18 @@ func (r *chatRun) awaitAnswer(ctx workflow.Context, _ bool) (answered bool, end 
 }
 
 // awaitWake waits until wake signals have come and the questions are resolved, or the
-// chat has ended.
+// chat has ended. The cancellation of the workflow ends the chat.
 func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
 	setStatus(ctx, "waiting for an answer", "awaiting_answer")
 
-	for {
-		contract.Wake.Receive(ctx)
+	steps, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
 
-		now, err := contract.CheckChat.Local(ctx, contract.CheckChatIn{ChatID: r.chatID})
+	for {
+		cancelled := workflow.Await(r.root, func() bool { return contract.Wake.Waiting(ctx) }) != nil
+		contract.Wake.ReceiveAsync(ctx)
+
+		now, err := contract.CheckChat.Local(steps, contract.CheckChatIn{ChatID: r.chatID, Stop: cancelled})
 		switch {
 		case err != nil:
 			return &loopEnd{err: err}

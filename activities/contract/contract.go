@@ -98,6 +98,7 @@ type ParkChatOut struct {
 // CheckChatIn asks, after a wake, how a parked chat stands now.
 type CheckChatIn struct {
 	ChatID domain.ChatID `json:"chat_id"`
+	Stop   bool          `json:"stop,omitempty"` // ends a chat that waits, as its owner would
 }
 
 // FinishChatIn ends a chat with its cause.

@@ -16,6 +16,7 @@ type IssueRunInput struct {
 // Steps of issue runs. Each may run again: the database says what is left to do.
 var (
 	BeginIssueRun = durable.Activity[IssueRunInput, IssueRunOut]{Name: "issue.begin", Preset: durable.Store}
+	StopIssueRun  = durable.Activity[IssueRunInput, struct{}]{Name: "issue.stop", Preset: durable.Store}
 	EndIssueRun   = durable.Activity[IssueRunInput, IssueRunOut]{Name: "issue.end", Preset: durable.Store}
 )
 

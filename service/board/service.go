@@ -54,6 +54,10 @@ func (s *Service) Register(w worker.ActivityRegistry) {
 		sessionID, ended, err := s.Begin(ctx, in.RunID)
 		return contract.IssueRunOut{Ended: ended, SessionID: sessionID}, err
 	})
+	contract.StopIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (out struct{}, err error) {
+		_, err = s.CancelAnyRun(ctx, in.RunID)
+		return out, err
+	})
 	contract.EndIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (contract.IssueRunOut, error) {
 		ended, err := s.End(ctx, in.RunID)
 		return contract.IssueRunOut{Ended: ended}, err

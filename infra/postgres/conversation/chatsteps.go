@@ -222,8 +222,14 @@ func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.
 	return out, err
 }
 
-// CheckChat returns to a parked run, after a wake, the state of its chat.
+// CheckChat returns to a parked run, after a wake or its cancellation, the state of its chat.
 func (s *Store) CheckChat(ctx context.Context, in contract.CheckChatIn) (contract.ParkChatOut, error) {
+	if in.Stop {
+		if err := s.stopWaiting(ctx, in.ChatID); err != nil {
+			return contract.ParkChatOut{}, err
+		}
+	}
+
 	var state domain.ChatState
 
 	err := s.Pool.QueryRow(ctx, `UPDATE chats SET wake_pending = false WHERE id = $1 RETURNING state`, in.ChatID).Scan(&state)
@@ -232,6 +238,22 @@ func (s *Store) CheckChat(ctx context.Context, in contract.CheckChatIn) (contrac
 	}
 
 	return contract.ParkChatOut{State: parkState(state)}, err
+}
+
+// stopWaiting ends a chat if it waits for an answer. A chat that does not exist has ended.
+func (s *Store) stopWaiting(ctx context.Context, chatID domain.ChatID) error {
+	return s.Update(ctx, func(tx *pg.Tx) error {
+		session, found, err := lockChat(ctx, tx, chatID)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && found.State != domain.ChatStateWaiting {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+
+		return stopWaitingChat(ctx, tx, session.ID, chatID)
+	})
 }
 
 func parkState(state domain.ChatState) contract.ParkState {
