@@ -93,6 +93,10 @@ func (r *chatRun) resume(ctx workflow.Context, begun contract.BeginChatOut) loop
 // shows that, as for every background task. A stop of the chat ends the wait, not the
 // script.
 func (r *chatRun) awaitInitScript(ctx workflow.Context, taskID string) error {
+	before := workflow.GetCurrentDetails(ctx)
+	workflow.SetCurrentDetails(ctx, before+"\n\nwaits for the init script of its session")
+	defer workflow.SetCurrentDetails(ctx, before)
+
 	ended := contract.AwaitTask.Start(ctx, contract.AwaitTaskIn{TaskID: taskID}, "Wait for the init script")
 	if err := workflow.Await(ctx, func() bool { return r.stopped || ended.IsReady() }); err != nil || r.stopped {
 		return err
@@ -130,7 +134,8 @@ func (r *chatRun) awaitAnswer(ctx workflow.Context, _ bool) (answered bool, end 
 // awaitWake waits until wake signals have come and the questions are resolved, or the
 // chat has ended. The cancellation of the workflow ends the chat.
 func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
-	setStatus(ctx, "waiting for an answer", "awaiting_answer")
+	before := workflow.GetCurrentDetails(ctx)
+	setStatus(ctx, before+"\n\nwaits for an answer of its user", "awaiting_answer")
 
 	steps, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -146,7 +151,7 @@ func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
 		case now.State == contract.Closed:
 			return &loopEnd{closed: true, next: true}
 		case now.State == contract.Answered:
-			setStatus(ctx, "running", "running")
+			setStatus(ctx, before, "running")
 			return nil
 		}
 	}

@@ -325,7 +325,7 @@ func (r *dagRun) startChild(ctx workflow.Context, a *attempt, u *dagrun.Unit, ou
 		// Children outlive a history of the run; the next one stops them by their ids.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     "Work of " + title(u),
-		StaticDetails:     "Run " + r.id + " of a DAG",
+		StaticDetails:     out.Details,
 	}
 
 	var (

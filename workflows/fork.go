@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -16,11 +15,13 @@ import (
 // owns it. Of a chat it is the child, and ends with it; in the background it is a run
 // of its own, and outlives its chat.
 func Fork(ctx workflow.Context, in contract.ForkInput) (contract.ForkOut, error) {
-	workflow.SetCurrentDetails(ctx, strings.TrimSpace(fmt.Sprintf("%s\n\nsub-agent %s of chat %s", in.Title, in.LoopID, in.ChatID)))
+	works := fmt.Sprintf("sub-agent %s of chat %s, session %s", in.LoopID, in.ChatID, in.SessionID)
+	workflow.SetCurrentDetails(ctx, works)
+
 	run := &forkRun{loop: loop{
 		name: "sub-agent", sessionID: in.SessionID, chatID: in.ChatID, id: in.LoopID, taskID: in.TaskID,
 		step: in.Step, maxSteps: in.MaxSteps,
-	}, received: in.Heard}
+	}, received: in.Heard, works: works}
 	run.waiter = run
 	working, cancel := workflow.WithCancel(ctx)
 	run.clock = &clock{left: time.Duration(in.Seconds) * time.Second, expire: cancel}
@@ -49,7 +50,8 @@ func Fork(ctx workflow.Context, in contract.ForkInput) (contract.ForkOut, error)
 // forkRun carries the loop of a sub-agent. It implements waiter.
 type forkRun struct {
 	loop
-	received int // number of the last Resume signal from its parent
+	received int    // number of the last Resume signal from its parent
+	works    string // its details for operators
 }
 
 // awaitAnswer waits, at no cost, until an answer may have come. The sub-agent's time
@@ -75,6 +77,9 @@ func (f *forkRun) awaitAnswer(ctx workflow.Context, asked bool) (answered bool, 
 	f.clock.stop()
 	defer f.clock.start(ctx)
 
+	workflow.SetCurrentDetails(ctx, f.works+" waits for an answer")
+	defer workflow.SetCurrentDetails(ctx, f.works)
+
 	if err := workflow.Await(ctx, func() bool { return f.notified(ctx) }); err != nil {
 		end := f.failure(err)
 		return false, &end
@@ -92,6 +97,9 @@ const slotPoll = 15 * time.Second
 func (f *forkRun) awaitSlot(ctx workflow.Context) error {
 	f.clock.stop()
 	defer f.clock.start(ctx)
+
+	workflow.SetCurrentDetails(ctx, f.works+" waits until another sub-agent of the chat has ended")
+	defer workflow.SetCurrentDetails(ctx, f.works)
 
 	_, err := workflow.AwaitWithTimeout(ctx, slotPoll, func() bool { return f.notified(ctx) })
 	f.drainSignals(ctx)

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"fmt"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -37,6 +39,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 
 	options := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: durable.ForkWorkflowID(string(l.chatID), call.ID), StaticSummary: call.Summary,
+		StaticDetails: fmt.Sprintf("Sub-agent %s of chat %s, session %s", call.ID, l.chatID, l.sessionID),
 		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
 		TypedSearchAttributes: forkAttributes(ctx),

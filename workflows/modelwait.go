@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -31,6 +32,14 @@ func (l *loop) awaitModel(ctx workflow.Context, wait contract.Wait) (stopped boo
 	defer l.clock.start(ctx)
 
 	fork := l.id != domain.RootLoop
+	before := workflow.GetCurrentDetails(ctx)
+
+	workflow.SetCurrentDetails(
+		ctx,
+		before+"\n\nwaits for the model until "+workflow.Now(ctx).Add(wait.Duration()).UTC().Format(time.RFC3339)+
+			": "+wait.Summary,
+	)
+	defer workflow.SetCurrentDetails(ctx, before)
 
 	_, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout: wait.Duration(), TimerOptions: workflow.TimerOptions{Summary: wait.Summary},

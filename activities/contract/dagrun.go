@@ -104,6 +104,7 @@ type BeginDAGNodeOut struct {
 	ChildID    string              `json:"child,omitempty"`
 	SolutionID string              `json:"solution,omitempty"` // of the session, or of the subflow
 	OwnerID    string              `json:"owner,omitempty"`
+	Details    string              `json:"details,omitempty"` // of its workflow for operators
 	Rejected   *dagrun.NodeFailure `json:"rejected,omitempty"`
 }
 

@@ -83,7 +83,11 @@ func TestDial_mayNotRegisterSearchAttributes(t *testing.T) {
 		"AddSearchAttributes": codes.PermissionDenied, "ListSearchAttributes": codes.Unimplemented,
 	} {
 		err := dialQuietly(t, refusing(bare, method, code))
-		require.ErrorContains(t, err, "temporal operator search-attribute create --namespace "+bare.Namespace+" --name SessionId --type Keyword")
+		require.ErrorContains(
+			t,
+			err,
+			"temporal operator search-attribute create --namespace "+bare.Namespace+" --name SessionId --type Keyword",
+		)
 	}
 
 	registered := bareNamespace(t)

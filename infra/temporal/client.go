@@ -55,11 +55,12 @@ type Runs struct {
 	Queue  string // the task queue of the workers; empty: durable.Queue
 	// Namespace is the client's namespace; empty: everloop.
 	Namespace string
+	Desktop   string // the address of the desktop in the details of runs; empty: no links
 	Archive   string // id of the archiving run; empty: durable.ArchiveWorkflowID
 	// Subjects completes the search attributes of runs; nil: they contain only what the caller
 	// knows.
 	Subjects Subjects
-	Stuck  StuckAfter // zero fields: five attempts, a minute
+	Stuck    StuckAfter // zero fields: five attempts, a minute
 }
 
 // StuckAfter contains the thresholds for a run whose workflow task fails or is not dispatched.
@@ -103,16 +104,18 @@ func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 }
 
 func (r Runs) startSession(ctx context.Context, id string, s domain.SessionRun) error {
+	attributes := durable.Attributes{
+		SessionID: string(s.SessionID), OwnerID: s.OwnerID, SolutionID: s.SolutionID, Kind: "chat", ChatStatus: "running",
+		ParentRun: s.ParentRun,
+	}
 	_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: cmp.Or(r.Queue, durable.Queue), EnableEagerStart: true,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            "Chats of a session",
-		TypedSearchAttributes: durable.Attributes{
-			SessionID: string(s.SessionID), OwnerID: s.OwnerID, SolutionID: s.SolutionID, Kind: "chat", ChatStatus: "running",
-			ParentRun: s.ParentRun,
-		}.Typed(),
+		StaticDetails:                            r.Details(attributes),
+		TypedSearchAttributes:                    attributes.Typed(),
 	}, contract.WorkflowChat, contract.ChatInput{SessionID: s.SessionID})
 
 	return err

@@ -156,7 +156,7 @@ func (r Runs) createSchedule(ctx context.Context, wanted wantedSchedule) error {
 
 	_, err := r.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(wanted.task.ID), Schedule: made,
-		Identity: requester, RequestId: domain.NewID(), SearchAttributes: attributesOf(wanted.task),
+		Identity: requester, RequestId: domain.NewID(), SearchAttributes: attributesOf(wanted.task).Encode(),
 	})
 	if _, exists := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); exists {
 		return nil
@@ -210,6 +210,11 @@ func (r Runs) fill(made *schedulepb.Schedule, wanted wantedSchedule) error {
 		return err
 	}
 
+	details, err := data.ToPayload(r.Details(attributesOf(task)))
+	if err != nil {
+		return err
+	}
+
 	made.Policies = &schedulepb.SchedulePolicies{
 		OverlapPolicy: overlaps[task.Overlap], CatchupWindow: durationpb.New(time.Duration(task.CatchupWindowS) * time.Second),
 	}
@@ -220,21 +225,21 @@ func (r Runs) fill(made *schedulepb.Schedule, wanted wantedSchedule) error {
 			WorkflowType:     &commonpb.WorkflowType{Name: contract.WorkflowScheduledRun},
 			TaskQueue:        &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 			Input:            input,
-			SearchAttributes: attributesOf(task),
-			UserMetadata:     &sdkpb.UserMetadata{Summary: summary},
+			SearchAttributes: attributesOf(task).Encode(),
+			UserMetadata:     &sdkpb.UserMetadata{Summary: summary, Details: details},
 		},
 	}}
 
 	return nil
 }
 
-func attributesOf(task schedule.Task) *commonpb.SearchAttributes {
+func attributesOf(task schedule.Task) durable.Attributes {
 	made := durable.Attributes{OwnerID: task.OwnerID, Kind: kindSchedule, ParentRun: durable.TaskParent(task.ID)}
 	if task.SolutionID != nil {
 		made.SolutionID = *task.SolutionID
 	}
 
-	return made.Encode()
+	return made
 }
 
 // spec returns the desired times of a Schedule, based on the previous ones.

@@ -68,7 +68,8 @@ func (r Runs) start(ctx context.Context, in run) error {
 
 func (r Runs) options(in run) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
-		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), StaticSummary: in.title, TypedSearchAttributes: in.attributes().Typed(),
+		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), StaticSummary: in.title, StaticDetails: r.Details(in.attributes()),
+		TypedSearchAttributes: in.attributes().Typed(),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 	}
 }

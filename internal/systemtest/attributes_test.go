@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdkpb "go.temporal.io/api/sdk/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -20,13 +21,16 @@ import (
 	"everloop/domain/transfer"
 	"everloop/internal/durable"
 	"everloop/internal/testkit"
+	"everloop/service/chat"
 	"everloop/workflows"
 )
 
 // workflowTypes records the types of workflows that workers know.
 type workflowTypes map[string]bool
 
-func (w workflowTypes) RegisterWorkflowWithOptions(_ any, options workflow.RegisterOptions) { w[options.Name] = true }
+func (w workflowTypes) RegisterWorkflowWithOptions(_ any, options workflow.RegisterOptions) {
+	w[options.Name] = true
+}
 
 // listed returns the workflows of a query. The list is eventually consistent.
 func (s *stack) listed(query string) []*workflowpb.WorkflowExecutionInfo {
@@ -160,7 +164,7 @@ func TestWorkflows_searchAttributes(t *testing.T) {
 		}
 	}
 
-	chat := func(parent string) (chats []string) {
+	chatsOf := func(parent string) (chats []string) {
 		require.Eventually(t, func() bool {
 			chats = nil
 			for _, info := range s.listed("ParentRun = '" + parent + "' AND Kind = 'chat'") {
@@ -181,10 +185,52 @@ func TestWorkflows_searchAttributes(t *testing.T) {
 
 	taskID, _, _ := strings.Cut(strings.TrimPrefix(parentOf(scheduled.workflow), "task/"), "/")
 	require.Contains(t, scheduled.workflow, taskID)
-	require.Equal(t, []string{durable.SessionWorkflowID(string(scheduled.session))}, chat("task/"+taskID))
+	require.Equal(t, []string{durable.SessionWorkflowID(string(scheduled.session))}, chatsOf("task/"+taskID))
 	require.Regexp(t, `^issue/.+`, parentOf(issue.workflow))
-	require.Equal(t, []string{durable.SessionWorkflowID(string(issue.session))}, chat(parentOf(issue.workflow)))
+	require.Equal(t, []string{durable.SessionWorkflowID(string(issue.session))}, chatsOf(parentOf(issue.workflow)))
 	require.Equal(t, []string{"", outer}, []string{parentOf(outer), parentOf(inner)})
-	require.Len(t, chat(inner), 1)
+	require.Len(t, chatsOf(inner), 1)
+}
 
+// Operators read what a workflow is for and what it waits for, and follow links to the desktop.
+// No text of a message or title is in it.
+func TestWorkflows_details(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.runs.Desktop = "https://everloop.example"
+	s.configure(func(c *chat.Config) { c.Runs = s.runs })
+
+	read := func(session domain.SessionID) (static, now string) {
+		id := durable.SessionWorkflowID(string(session))
+		described, err := s.client.DescribeWorkflow(t.Context(), id, "")
+		require.NoError(t, err)
+		static, err = described.GetStaticDetails()
+		require.NoError(t, err)
+		queried, err := s.client.QueryWorkflow(t.Context(), id, "", "__temporal_workflow_metadata")
+		require.NoError(t, err)
+
+		var metadata sdkpb.WorkflowMetadata
+		require.NoError(t, queried.Get(&metadata))
+
+		return static, metadata.GetCurrentDetails()
+	}
+
+	asks, retries := s.session(), s.session()
+	ack := s.send(asks, "hunter2"+script(obj{"steps": []obj{{"calls": []obj{ask()}}}}))
+	require.Equal(t, "awaiting_answer", s.awaitEnd(asks, ack.ChatID)["finish_reason"])
+
+	static, now := read(asks)
+	require.Contains(t, static, "["+string(asks)+"](https://everloop.example/s/"+string(asks)+")")
+	require.Contains(t, static, s.caller.User.ID)
+	require.Contains(t, now, "chat "+string(ack.ChatID))
+	require.Contains(t, now, "waits for an answer of its user")
+	require.NotContains(t, static+now, "hunter2")
+
+	s.send(retries, waitsForModel())
+	s.await(retries, domain.EventTurnPatch, func(data map[string]any) bool { return data["patch_type"] == "retry" })
+	require.Eventually(t, func() bool {
+		_, now := read(retries)
+		return strings.Contains(now, "waits for the model until "+time.Now().UTC().Format("2006-"))
+	}, patience, 50*time.Millisecond)
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), durable.SessionWorkflowID(string(retries)), ""))
 }

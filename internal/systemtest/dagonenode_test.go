@@ -22,7 +22,16 @@ func TestDAGRun_oneNode(t *testing.T) {
 	whole := s.play(`{"id":"a","type":"tool","config":{"tool":"Bash","arguments":{"command":"printf made"}}},
 		{"id":"x","type":"join"},{"id":"b","type":"tool","config":`+command+`},{"id":"c","type":"tool","config":`+command+`}`,
 		strings.Join([]string{
-			edge("e1", "s", "a"), edge("e2", "a", "x"), edge("e3", "x", "b"), edge("e4", "b", "z"), edge("e5", "b", "c"), edge("e6", "c", "z"),
+			edge(
+				"e1",
+				"s",
+				"a",
+			),
+			edge("e2", "a", "x"),
+			edge("e3", "x", "b"),
+			edge("e4", "b", "z"),
+			edge("e5", "b", "c"),
+			edge("e6", "c", "z"),
 		}, ","), `{"who":"Ann"}`)
 	require.Equal(t, dagrun.Completed, whole.Status, "%+v", whole.Error)
 

@@ -51,7 +51,12 @@ func (s *Service) begin(ctx context.Context, claimed board.ClaimedIssueRun) (end
 
 func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
 	err = s.deps.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
-		SessionID: run.SessionID, Class: domain.ClassIssue, ParentRun: durable.IssueParent(run.IssueID), InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
+		SessionID:   run.SessionID,
+		Class:       domain.ClassIssue,
+		ParentRun:   durable.IssueParent(run.IssueID),
+		InstanceID:  run.AgentID,
+		Intent:      run.Title,
+		WorkspaceID: &run.WorkspaceID,
 	})
 	if err != nil {
 		return "", err

@@ -51,8 +51,15 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 
 		brief, err := briefOf(ctx, tx, runID, &run)
 		claimed = board.ClaimedIssueRun{
-			RunID: runID, IssueID: run.issue.ID, AgentID: run.agentID, OwnerID: run.ownerID, SessionID: *run.sessionID,
-			WorkspaceID: run.issue.WorkspaceID, Title: run.issue.Identifier + " " + run.issue.Title, Message: brief.Message(), Round: run.round,
+			RunID:       runID,
+			IssueID:     run.issue.ID,
+			AgentID:     run.agentID,
+			OwnerID:     run.ownerID,
+			SessionID:   *run.sessionID,
+			WorkspaceID: run.issue.WorkspaceID,
+			Title:       run.issue.Identifier + " " + run.issue.Title,
+			Message:     brief.Message(),
+			Round:       run.round,
 		}
 
 		return err

@@ -16,6 +16,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/snapshots"
 	"everloop/infra/workspace"
+	"everloop/internal/durable"
 	"everloop/service/dagruns"
 	"everloop/service/files"
 	"everloop/service/production"
@@ -26,6 +27,8 @@ type engine struct {
 	db  *postgres.DB
 	err error
 }
+
+func (*engine) Details(durable.Attributes) string { return "" }
 
 func (e *engine) StartDAGRun(context.Context, string, string) error  { return e.err }
 func (e *engine) ResumeDAGRun(context.Context, string, string) error { return e.err }

@@ -15,6 +15,7 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
+	"everloop/internal/durable"
 	"everloop/service/files"
 	"everloop/service/production"
 )
@@ -29,6 +30,8 @@ type Runs interface {
 	CancelDAGRun(ctx context.Context, solutionID, runID string) (open bool, err error)
 	// AwaitDAGRun waits until the workflow has closed.
 	AwaitDAGRun(ctx context.Context, solutionID, runID string) error
+	// Details returns what operators read of the workflow of a node.
+	Details(a durable.Attributes) string
 }
 
 // Chats sends messages and stops chats.

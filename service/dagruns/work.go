@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/operator"
 	"everloop/domain/prodagent"
 	"everloop/internal/durable"
 )
@@ -62,7 +63,23 @@ func (s *Service) BeginNode(ctx context.Context, in contract.DAGAttempt) (out co
 		err = s.Began(ctx, work.Unit.ID, work.Unit.Attempt, &out)
 	}
 
+	if err == nil {
+		out.Details = s.cfg.Runs.Details(durable.Attributes{
+			Kind: kindOf(out), SessionID: string(out.SessionID), OwnerID: out.OwnerID,
+			ParentRun: durable.DAGRunWorkflowID(work.Run.SolutionID, work.Run.ID),
+		})
+	}
+
 	return rejection(out, err)
+}
+
+// kindOf returns the kind of the workflow that does the work of a unit.
+func kindOf(out contract.BeginDAGNodeOut) string {
+	if out.ChildID != "" {
+		return operator.RunKindDAG
+	}
+
+	return operator.RunKindChat
 }
 
 func (s *Service) beginWork(ctx context.Context, work dagrun.Work) (out contract.BeginDAGNodeOut, err error) {

@@ -27,6 +27,8 @@ type TemporalSettings struct {
 	TemporalNamespace string `default:"everloop" env:"TEMPORAL_NAMESPACE" help:"Temporal namespace."`
 	TemporalUIURL     string `name:"temporal-ui-url" env:"TEMPORAL_UI_URL" help:"Address of Temporal's web UI for browsers, which the desktop's runs lead to."`
 
+	DesktopLink string `name:"desktop-link" env:"DESKTOP_URL" help:"Address of the desktop, to which the details of runs in Temporal lead."`
+
 	options client.Options // made of the variables, or those of the embedded server
 }
 
@@ -103,6 +105,10 @@ func (s *TemporalSettings) open(ctx context.Context, c *Clients, p Process) (err
 		return err
 	}
 
+	if s.DesktopLink == "none" {
+		s.DesktopLink = ""
+	}
+
 	if c.Temporal, err = temporal.Dial(ctx, options, p.Logger); err != nil {
 		return err
 	}
@@ -118,7 +124,7 @@ func (s *TemporalSettings) open(ctx context.Context, c *Clients, p Process) (err
 		return err
 	}
 
-	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Subjects: work.NewStore(c.DB.DB)}
+	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Desktop: s.DesktopLink, Subjects: work.NewStore(c.DB.DB)}
 
 	return nil
 }
