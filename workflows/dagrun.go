@@ -246,7 +246,7 @@ func (r *dagRun) begin() {
 
 // works reports whether a unit works outside the run: a map node leaves that to its items.
 func (r *dagRun) works(u *dagrun.Unit) bool {
-	return u.Item != dagrun.NoItem || u.Phase == dagrun.PhaseApproval || r.node(u).Type != dag.Map
+	return u.Item != dagrun.NoItem || u.Phase == dagrun.PhaseApproval || !r.node(u).Type.Repeats()
 }
 
 func (r *dagRun) node(u *dagrun.Unit) dag.Node { return r.run.Graph.Nodes[r.numbers[u.NodeID]] }

@@ -16,6 +16,8 @@ const (
 	MaxNodes = 1000
 	MaxEdges = 5000
 	MaxCode  = 64 << 10 // bytes of the script of a code node
+
+	MaxIterations = 1000 // of a loop
 )
 
 // NodeType is the type of a node.
@@ -34,6 +36,17 @@ const (
 	Subflow   NodeType = "subflow"
 	Code      NodeType = "code"
 	Wait      NodeType = "wait"
+	Loop      NodeType = "loop"
+)
+
+// Repeats reports whether nodes of the type do their work in items: a map for each of a list, a
+// loop one after another.
+func (t NodeType) Repeats() bool { return t == Map || t == Loop }
+
+// Outcomes of loops.
+const (
+	LoopConditionMet = "condition_met"
+	LoopMaxReached   = "max_reached"
 )
 
 // The effect of a failed node on the run (on_error).
@@ -72,7 +85,7 @@ type Step struct {
 // Node is one node of the graph.
 type Node struct {
 	ID           string                     `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"review"`
-	Type         NodeType                   `json:"type" enum:"start,end,agent,tool,condition,map,join,human,subflow,code,wait" doc:"The type."`
+	Type         NodeType                   `json:"type" enum:"start,end,agent,tool,condition,map,join,human,subflow,code,wait,loop" doc:"The type."`
 	Name         string                     `json:"name,omitempty" maxLength:"200" doc:"Its name." example:"Review"`
 	Position     *document.Position         `json:"position,omitempty" doc:"Its place on the drawing."`
 	Config       *Config                    `json:"config,omitempty" doc:"What it does, by its type."`
@@ -116,6 +129,8 @@ type Config struct {
 	ProdSolutionID string                     `json:"prod_solution_id,omitempty" maxLength:"128" doc:"Of a subflow: the production solution whose DAG it runs."`
 	Code           string                     `json:"code,omitempty" maxLength:"200000" doc:"Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS." example:"echo \"$INPUTS\" | jq .total"`
 	WaitS          int                        `json:"wait_s,omitempty" minimum:"0" maximum:"31536000" doc:"Of a wait node: seconds." example:"60"`
+	Condition      string                     `json:"condition,omitempty" maxLength:"4000" doc:"Of a loop: it is evaluated after each iteration, and ends the loop when it holds." example:"{{loop.output.score}} >= 7"`
+	Max            int                        `json:"max,omitempty" minimum:"0" maximum:"1000" doc:"Of a loop: the iterations after which it ends in any case." example:"5"`
 }
 
 // Retry configures how often and when a node is retried.
@@ -267,7 +282,7 @@ func (n Node) Watched() bool {
 	switch n.Type {
 	case Agent, Tool, Code:
 		return true
-	case Map:
+	case Map, Loop:
 		return n.Config == nil || n.Config.ProdSolutionID == ""
 	default:
 		return false

@@ -23,7 +23,7 @@ const ToolServerPrefix = "mcp__"
 
 // called returns the tool that a node calls directly; empty: none.
 func (n Node) called() string {
-	if n.Type == Tool || n.Type == Map {
+	if n.Type == Tool || n.Type.Repeats() {
 		return n.config().Tool
 	}
 

@@ -62,7 +62,7 @@ func (g Graph) OnlyAfterError(source, target string) bool {
 // references returns the references in the texts of a node.
 func (n Node) references() []Reference {
 	c := n.config()
-	found := referencesIn(c.Prompt)
+	found := append(referencesIn(c.Prompt), referencesIn(c.Condition)...)
 
 	for _, values := range []map[string]json.RawMessage{c.Arguments, n.Inputs} {
 		for _, raw := range values {

@@ -2,6 +2,7 @@ package dag
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,10 +11,12 @@ const (
 	RootNodes = "nodes" // the output of a node
 	RootInput = "input" // the input of the run
 	RootItem  = "item"  // of a map: the current item
+	RootLoop  = "loop"  // of a loop: the current iteration
 )
 
 // Reference names a value of a run: {{nodes.ID.output}}, {{nodes.ID.output.field}},
-// {{input.field}}, and in a map node {{item}} and {{item.field}}.
+// {{input.field}}, in a map node {{item}} and {{item.field}}, and in a loop {{loop.iteration}} and
+// {{loop.previous}}, in its condition {{loop.output}}, too.
 type Reference struct {
 	Root   string
 	NodeID string // with RootNodes
@@ -175,15 +178,32 @@ func parseReference(text string) (Reference, error) {
 	case root == RootNodes && len(parts) >= 3 && parts[2] == "output":
 		return Reference{Root: root, NodeID: parts[1], Path: parts[3:]}, nil
 	case root == RootNodes:
-		return Reference{}, fmt.Errorf("%q does not refer to an output; write {{nodes.ID.output}} or {{nodes.ID.output.field}}", shorten(text))
+		return Reference{}, fmt.Errorf(
+			"%q does not refer to an output; write {{nodes.ID.output}} or {{nodes.ID.output.field}}",
+			shorten(text),
+		)
 	case root == RootInput && len(parts) >= 2, root == RootItem:
 		return Reference{Root: root, Path: parts[1:]}, nil
+	case root == RootLoop && len(parts) >= 2 && slices.Contains(loopFields, parts[1]):
+		return Reference{Root: root, Path: parts[1:]}, nil
+	case root == RootLoop:
+		return Reference{}, fmt.Errorf("%q names nothing of a loop; write {{loop.iteration}}, {{loop.previous}} or {{loop.output}}",
+			shorten(text))
 	case root == RootInput:
 		return Reference{}, fmt.Errorf("%q does not refer to a field; write {{input.field}}", shorten(text))
 	}
 
-	return Reference{}, fmt.Errorf("%q begins with neither nodes, input nor item", shorten(text))
+	return Reference{}, fmt.Errorf("%q begins with neither nodes, input, item nor loop", shorten(text))
 }
+
+// The fields of the reference loop.
+const (
+	LoopIteration = "iteration" // its number, from 1
+	LoopPrevious  = "previous"  // the output of the iteration before it; null: it is the first one
+	LoopOutput    = "output"    // its output, in the condition
+)
+
+var loopFields = []string{LoopIteration, LoopPrevious, LoopOutput}
 
 func isName(s string) bool {
 	for i := range len(s) {

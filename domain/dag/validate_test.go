@@ -89,9 +89,22 @@ func TestValidate(t *testing.T) {
 		"code of a tool": {
 			around(node("a", `"type":"tool","config":{"tool":"Bash","code":"true"}`), ``), []string{"warning type_mismatch nodes[1].config.code"},
 		},
-		"wait":              {around(node("a", `"type":"wait"`), ``), []string{"missing_config nodes[1].config.wait_s"}},
-		"subflow":           {around(node("a", `"type":"subflow"`), ``), []string{"missing_config nodes[1].config.prod_solution_id"}},
-		"map":               {around(node("a", `"type":"map"`), ``), []string{"missing_config nodes[1].inputs.items", "missing_config nodes[1].config"}},
+		"wait":    {around(node("a", `"type":"wait"`), ``), []string{"missing_config nodes[1].config.wait_s"}},
+		"subflow": {around(node("a", `"type":"subflow"`), ``), []string{"missing_config nodes[1].config.prod_solution_id"}},
+		"map":     {around(node("a", `"type":"map"`), ``), []string{"missing_config nodes[1].inputs.items", "missing_config nodes[1].config"}},
+		"loop": {around(node("a", `"type":"loop"`), ``), []string{
+			"missing_config nodes[1].config", "missing_config nodes[1].config.condition", "unbounded_loop nodes[1].config.max",
+		}},
+		"good loop": {around(node("a", `"type":"loop","config":{"prompt":"{{loop.iteration}} {{loop.previous.text}}","max":1000,
+			"condition":"{{loop.output.score}} > {{loop.previous.score}}"}`), ``), nil},
+		"hostile loop": {around(node("a", `"type":"loop","config":{"prompt":"{{loop.output}} {{loop.x}}","max":1001,
+			"condition":"all({{loop.output}}, any({{loop.output}}, # > 1))"}`), ``), []string{
+			"type_mismatch nodes[1].config.condition", "unbounded_loop nodes[1].config.max", "unknown_reference nodes[1].config.prompt",
+			"unknown_reference nodes[1].config.prompt",
+		}},
+		"loop of another": {around(node("a", `"type":"agent","config":{"prompt":"{{loop.iteration}}","max":2}`), ``), []string{
+			"unknown_reference nodes[1].config.prompt", "warning type_mismatch nodes[1].config",
+		}},
 		"condition":         {around(node("a", `"type":"condition"`), ``), []string{"missing_config nodes[1].config"}},
 		"route":             {around(node("a", `"type":"join","on_error":"route"`), ``), []string{"missing_config nodes[1].on_error"}},
 		"error edge":        {around(``, `{"id":"e3","source":"a","target":"z","kind":"error"}`), []string{"warning unreachable edges[2].kind"}},

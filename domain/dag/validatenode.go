@@ -2,6 +2,7 @@ package dag
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,6 +48,20 @@ func (v *validator) checkConfig(n *Node, at string) {
 		need(n.Inputs["items"] != nil, "inputs.items", "a list of items")
 		need(c.AgentID != "" || c.Prompt != "" || c.Tool != "" || c.ProdSolutionID != "", "config", "a prompt, an agent_id, a tool or "+
 			"a prod_solution_id")
+	case Loop:
+		need(c.AgentID != "" || c.Prompt != "" || c.Tool != "" || c.ProdSolutionID != "", "config", "a prompt, an agent_id, a tool or "+
+			"a prod_solution_id")
+		need(c.Condition != "", "config.condition", "a condition")
+
+		if c.Condition != "" {
+			if err := checkCondition(c.Condition); err != nil && !isSyntaxError(err) { // reported with its text
+				fail(CodeTypeMismatch, "config.condition", "the condition of node %s is not valid: %v", n.ID, err)
+			}
+		}
+
+		if c.Max < 1 || c.Max > MaxIterations {
+			fail(CodeUnboundedLoop, "config.max", "loop %s needs a max of 1 to %d iterations", n.ID, MaxIterations)
+		}
 	case Human:
 		need(c.Prompt != "", "config.prompt", "a question as prompt")
 	case Subflow:
@@ -96,6 +111,11 @@ func (v *validator) checkConfig(n *Node, at string) {
 	}
 }
 
+func isSyntaxError(err error) bool {
+	var fault *SyntaxError
+	return errors.As(err, &fault)
+}
+
 func (v *validator) checkBounds(n *Node, at string) {
 	unused := func(field, why string) {
 		v.warn(domain.Finding{
@@ -113,8 +133,12 @@ func (v *validator) checkBounds(n *Node, at string) {
 		unused("config.code", "only a node of the type code runs it")
 	}
 
+	if n.Type != Loop && (n.config().Condition != "" || n.config().Max != 0) {
+		unused("config", "only a loop has a condition and a max")
+	}
+
 	if n.HeartbeatS != nil && !n.Watched() {
-		unused("heartbeat_s", "only agents, tools, code and maps of them are watched")
+		unused("heartbeat_s", "only agents, tools, code, and maps and loops of them are watched")
 	}
 
 	if n.Retry != nil && n.Retry.MaxAttempts == 0 {

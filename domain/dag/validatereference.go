@@ -3,6 +3,7 @@ package dag
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"everloop/domain"
 )
@@ -19,6 +20,19 @@ func (v *validator) checkReference(r Reference, n *Node, edge bool, finding doma
 	if r.Root == RootItem {
 		if edge || n == nil || n.Type != Map {
 			fail("%s is known only in a map node", r)
+		}
+
+		return
+	}
+
+	if r.Root == RootLoop {
+		condition := strings.HasSuffix(finding.Path, ".config.condition")
+
+		switch {
+		case edge || n == nil || n.Type != Loop:
+			fail("%s is known only in a loop", r)
+		case r.Path[0] == LoopOutput && !condition:
+			fail("%s is known only in the condition of a loop", r)
 		}
 
 		return
@@ -69,7 +83,7 @@ type schemaAt struct {
 // checkField reports fields that the output_schema of a node does not have, and returns the
 // type at the path of the reference; empty: unknown.
 func (v *validator) checkField(r Reference, source *Node, finding domain.Finding) (kind string) {
-	if source.OutputSchema == nil {
+	if source.OutputSchema == nil || source.Type == Loop { // the output of a loop holds that of its last iteration
 		return ""
 	}
 

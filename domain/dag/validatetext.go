@@ -17,6 +17,7 @@ var assigned = regexp.MustCompile(`(?i)\b(?:password|passwd|secret|api[_-]?key|a
 func (v *validator) checkTexts(n *Node, at string) {
 	c := n.config()
 	v.checkText(c.Prompt, n, at+".config.prompt")
+	v.checkText(c.Condition, n, at+".config.condition")
 	v.checkSecrets(c.Code, n, at+".config.code") // braces are part of many languages
 
 	for _, name := range slices.Sorted(maps.Keys(c.Arguments)) {

@@ -12,7 +12,7 @@ type Estimate struct {
 	P90    float64 `json:"p90" doc:"Nine of ten runs had at most this." example:"40"`
 }
 
-// Forecast estimates a run from earlier ones. An estimate is null where no run tells it.
+// Forecast estimates a run from earlier ones. An estimate is null where no run shows it.
 type Forecast struct {
 	Version      int            `json:"version" doc:"The version of the DAG." example:"2"`
 	Runs         int            `json:"runs" doc:"The completed runs that it stands on, at most the 50 newest." example:"12"`

@@ -16,11 +16,13 @@ type Content interface {
 	// Activate resolves the input of a node from its predecessors. It reuses a matching earlier
 	// output; otherwise, with start, it starts the node like Start.
 	Activate(n dag.Node, before []string, start bool) (Outcome, error)
-	// Start completes a node that does no work outside the run, or creates the items of a map.
+	// Start completes a node that does no work outside the run, or creates the items of a map, or
+	// the first iteration of a loop.
 	Start(n dag.Node) (Outcome, error)
 	// Take reads the result of a unit's work and derives the unit's output.
 	Take(u *Unit) (Outcome, error)
-	// Gather creates the output of a map node from the outputs of its items.
+	// Gather creates the output of a map node from the outputs of its items, and of a loop whose
+	// condition holds; otherwise it creates the next iteration of the loop.
 	Gather(n dag.Node) (Outcome, error)
 	// Follows reports whether the answer and the condition of an edge hold.
 	Follows(e dag.Edge) (Outcome, error)
@@ -197,7 +199,7 @@ func (r *Run) over(u *Unit, status Status) {
 // final are failures after which another attempt cannot succeed.
 var final = []string{
 	CodeNotApproved, CodeInvalidItems, CodeSubflowTooDeep, CodeOutputTooLarge, CodeInvalidInputs,
-	CodeFilesTooLarge,
+	CodeFilesTooLarge, CodeCondition,
 }
 
 // fail ends an attempt of a unit. Another one follows after a pause if its node allows it.
@@ -207,7 +209,7 @@ func (r *Run) fail(u *Unit, failure NodeFailure) {
 	// An item has the attempts of its node, a map node itself has one.
 	again := n.Retry != nil && u.Attempt > 0 && u.Attempt < n.Retry.MaxAttempts && u.Phase == PhaseWork &&
 		!slices.Contains(final, failure.Code) && !slices.Contains(n.Retry.NonRetryable, failure.Code) &&
-		(n.Type != dag.Map || u.Item != NoItem)
+		(!n.Type.Repeats() || u.Item != NoItem)
 	if !again {
 		r.over(u, Failed)
 		return
@@ -293,7 +295,7 @@ func (r *Run) activate(n dag.Node, u *Unit, before []string) {
 
 // start starts the work of a node: as the content has done already, or after its approval.
 func (r *Run) start(n dag.Node, u *Unit, out *Outcome) {
-	if out == nil && (Immediate(n.Type) || n.Type == dag.Map) {
+	if out == nil && (Immediate(n.Type) || n.Type.Repeats()) {
 		started := r.ask(func() (Outcome, error) { return r.Content.Start(n) })
 		out = &started
 	}
@@ -309,13 +311,18 @@ func (r *Run) start(n dag.Node, u *Unit, out *Outcome) {
 	case n.Type == dag.Wait:
 		due := r.Now.Add(time.Duration(configOf(n).WaitS) * time.Second)
 		u.Status, u.Phase, u.DueAt, u.Changed = Waiting, PhasePause, &due, true
-	case n.Type == dag.Map:
+	case n.Type.Repeats():
 		u.Status, u.Attempt = Running, 1
-		for i := range out.Items {
-			r.Items[n.ID] = append(r.Items[n.ID], &Unit{NodeID: n.ID, Item: i, Status: Ready, Phase: PhaseWork})
-		}
+		r.addItems(n, out.Items)
 	default:
 		u.Status = Ready
+	}
+}
+
+// addItems adds the items of a node that are not there yet, up to a number.
+func (r *Run) addItems(n dag.Node, total int) {
+	for i := len(r.Items[n.ID]); i < total; i++ {
+		r.Items[n.ID] = append(r.Items[n.ID], &Unit{NodeID: n.ID, Item: i, Status: Ready, Phase: PhaseWork})
 	}
 }
 
@@ -406,27 +413,32 @@ func (r *Run) holds(e dag.Edge) bool {
 	return out.Holds && out.Failure == nil
 }
 
-// gather ends a map node when its items are over, or when one of them failed.
+// gather ends a map node or a loop when its items are over, or when one of them failed, or adds
+// the next iteration of a loop.
 func (r *Run) gather(n dag.Node, u *Unit) {
 	defer r.note(n, u)
 
-	if n.Type != dag.Map || u.Status != Running || u.Phase != PhaseWork || r.err != nil {
+	if !n.Type.Repeats() || u.Status != Running || u.Phase != PhaseWork || r.err != nil {
 		return
 	}
 
 	open := false
 	for _, item := range r.Items[n.ID] {
-		if item.Status == Failed && n.OnError != dag.ErrorIgnored {
+		if item.Status == Failed && (n.OnError != dag.ErrorIgnored || n.Type == dag.Loop) {
 			for _, other := range r.Items[n.ID] {
 				r.cancel(other)
 			}
 
-			message := "item failed"
+			name, number, message := "item", item.Item, "it failed"
+			if n.Type == dag.Loop {
+				name, number = "iteration", item.Item+1
+			}
+
 			if item.Failure != nil {
 				message = item.Failure.Message
 			}
 
-			r.fail(u, NodeFailure{failureCode(item), cut(fmt.Sprintf("item %d failed: %s", item.Item, message))})
+			r.fail(u, NodeFailure{failureCode(item), cut(fmt.Sprintf("%s %d failed: %s", name, number, message))})
 
 			return
 		}
@@ -444,6 +456,8 @@ func (r *Run) gather(n dag.Node, u *Unit) {
 	case r.err != nil:
 	case out.Status == Failed:
 		r.fail(u, *out.Failure)
+	case out.Status == Running:
+		r.addItems(n, out.Items)
 	default:
 		r.complete(u, out.Status)
 	}
@@ -534,7 +548,7 @@ func (r *Run) begin() {
 }
 
 func isMap(n dag.Node, u *Unit) bool {
-	return n.Type == dag.Map && u.Item == NoItem && u.Phase == PhaseWork
+	return n.Type.Repeats() && u.Item == NoItem && u.Phase == PhaseWork
 }
 
 func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
@@ -571,7 +585,7 @@ func Heartbeat(n dag.Node) time.Duration {
 
 // Subflow reports whether the work of a node, or of its items, is another DAG.
 func Subflow(n dag.Node) bool {
-	return n.Type == dag.Subflow || n.Type == dag.Map && configOf(n).ProdSolutionID != ""
+	return n.Type == dag.Subflow || n.Type.Repeats() && configOf(n).ProdSolutionID != ""
 }
 
 // plan determines when the run must be advanced again if no event occurs.

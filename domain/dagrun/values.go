@@ -53,7 +53,7 @@ func (v *Values) scope(item any) scope {
 // Request resolves the input of a node from its predecessors.
 func (v *Values) Request(n dag.Node, before []string) (Request, *NodeFailure) {
 	limit := MaxRequestText
-	if Immediate(n.Type) || n.Type == dag.Map {
+	if Immediate(n.Type) || n.Type.Repeats() {
 		limit = MaxTotal
 	}
 
@@ -95,6 +95,64 @@ func (v *Values) Items(n dag.Node, of Request) ([]Request, *NodeFailure) {
 	}
 
 	return requests, nil
+}
+
+// Iteration is an iteration of a loop.
+type Iteration struct {
+	Number   int             // from 1
+	Previous json.RawMessage // the output of the iteration before it; nil: it is the first one
+	Output   json.RawMessage // its own; nil: it has not ended
+}
+
+func (i Iteration) value() any {
+	return map[string]any{
+		dag.LoopIteration: float64(i.Number), dag.LoopPrevious: decode(i.Previous), dag.LoopOutput: decode(i.Output),
+	}
+}
+
+// Iterate resolves the input of an iteration of a loop, which is given the outputs of the nodes
+// before the loop.
+func (v *Values) Iterate(n dag.Node, of Request, i Iteration) (Request, *NodeFailure) {
+	left := MaxRequestText
+
+	request := v.scope(i.value()).resolve(n, nil, &left)
+	for _, b := range of.Before {
+		left -= sizeOf(b.Output, max(left, 0))
+	}
+
+	if left < 0 {
+		return request, tooLarge(MaxRequestText)
+	}
+
+	request.Before = of.Before
+
+	return request, nil
+}
+
+// Ends reports whether a loop ends after an iteration, and its outcome. A condition that cannot
+// be evaluated within the bounds of domain/expression fails the loop.
+func (v *Values) Ends(n dag.Node, i Iteration) (outcome string, failure *NodeFailure) {
+	c := configOf(n)
+
+	holds, err := dag.Holds(c.Condition, v.scope(i.value()).value, expression.NewBudget())
+
+	switch {
+	case err != nil:
+		return "", &NodeFailure{CodeCondition, cut(fmt.Sprintf("the condition of loop %s cannot be evaluated after iteration %d: %v",
+			n.ID, i.Number, err))}
+	case holds:
+		return dag.LoopConditionMet, nil
+	case i.Number >= min(c.Max, dag.MaxIterations):
+		return dag.LoopMaxReached, nil
+	default:
+		return "", nil
+	}
+}
+
+// LoopOutput returns the output of a loop that has ended.
+func LoopOutput(outcome string, last Iteration) json.RawMessage {
+	raw, _ := marshal(map[string]any{"outcome": outcome, "iterations": last.Number, "output": last.Output}) // of JSON
+	return raw
 }
 
 // Follows reports whether the answer and the condition of an edge hold. A condition that
@@ -196,7 +254,10 @@ func Reuse(earlier []Earlier, definition, inputs string) (chosen *Earlier, reaso
 
 // SchemaOf is the schema of the output of a node, or of one of its items.
 func SchemaOf(n dag.Node, item int) map[string]json.RawMessage {
-	if item == NoItem {
+	switch {
+	case n.Type == dag.Loop && item == NoItem:
+		return nil
+	case n.Type == dag.Loop, item == NoItem:
 		return n.OutputSchema
 	}
 

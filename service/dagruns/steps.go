@@ -77,7 +77,7 @@ func stored(ctx context.Context, tx pgx.Tx, runID, nodeID string) (out dagrun.Ou
 
 // activated returns the outcome of the activation of a node that was activated before.
 func activated(n dag.Node, out dagrun.Outcome, phase dagrun.Phase) dagrun.Outcome {
-	if out.Status.Over() || n.Type == dag.Map && out.Status == dagrun.Running && phase == dagrun.PhaseWork {
+	if out.Status.Over() || n.Type.Repeats() && out.Status == dagrun.Running && phase == dagrun.PhaseWork {
 		return out
 	}
 
@@ -122,7 +122,7 @@ func (s *Store) activate(
 		return reuse(ctx, tx, run, n, *chosen)
 	}
 
-	if start && (dagrun.Immediate(n.Type) || n.Type == dag.Map) {
+	if start && (dagrun.Immediate(n.Type) || n.Type.Repeats()) {
 		return s.startNode(ctx, tx, run, n, request)
 	}
 
@@ -215,19 +215,8 @@ func (s *Store) StartNode(ctx context.Context, in contract.DAGNode) (out dagrun.
 			return err
 		}
 
-		var (
-			encoded string
-			request dagrun.Request
-		)
-
-		err := tx.QueryRow(ctx, `
-			SELECT request FROM dag_run_nodes WHERE run_id = $1 AND node_id = $2 AND item = -1 AND NOT superseded`,
-			run.id, in.NodeID).Scan(&encoded)
+		request, err := requestOf(ctx, tx, run.id, in.NodeID)
 		if err != nil {
-			return err
-		}
-
-		if err := json.Unmarshal([]byte(encoded), &request); err != nil {
 			return err
 		}
 
@@ -239,12 +228,28 @@ func (s *Store) StartNode(ctx context.Context, in contract.DAGNode) (out dagrun.
 	return out, pg.Fault("start a node of a DAG run", err)
 }
 
+// requestOf reads the resolved input of a node.
+func requestOf(ctx context.Context, tx pgx.Tx, runID, nodeID string) (request dagrun.Request, err error) {
+	var encoded string
+
+	err = tx.QueryRow(ctx, `
+		SELECT request FROM dag_run_nodes WHERE run_id = $1 AND node_id = $2 AND item = -1 AND NOT superseded`, runID, nodeID).
+		Scan(&encoded)
+	if err == nil {
+		err = json.Unmarshal([]byte(encoded), &request)
+	}
+
+	return request, err
+}
+
 func (s *Store) startNode(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node, request dagrun.Request) (dagrun.Outcome, error) {
 	var output json.RawMessage
 
 	switch n.Type {
 	case dag.Map:
 		return s.spread(ctx, tx, run, n, request)
+	case dag.Loop:
+		return s.iterate(ctx, tx, run, n, request, dagrun.Iteration{Number: 1})
 	case dag.Start:
 		output = json.RawMessage(run.inputs)
 	case dag.Wait:
@@ -268,6 +273,13 @@ func (s *Store) spread(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node, 
 		return failed(failure), values.Err
 	}
 
+	return addItems(ctx, tx, run, n, 0, requests)
+}
+
+// addItems creates items of a map node or a loop, from a number on.
+func addItems(
+	ctx context.Context, tx pgx.Tx, run openRun, n dag.Node, from int, requests []dagrun.Request,
+) (dagrun.Outcome, error) {
 	ids, digests, encoded := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 
 	for i, request := range requests {
@@ -283,15 +295,15 @@ func (s *Store) spread(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node, 
 	var batch pgx.Batch
 	batch.Queue(`
 		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, item, status, phase, definition, inputs_digest, request)
-		SELECT i.id, $1, $2, m.node_id, i.number - 1, 'ready', 'work', m.definition, i.digest, i.request
+		SELECT i.id, $1, $2, m.node_id, $7 + i.number - 1, 'ready', 'work', m.definition, i.digest, i.request
 		FROM   dag_run_nodes m, unnest($4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS i (id, digest, request, number)
 		WHERE  m.run_id = $1 AND m.node_id = $3 AND m.item = -1 AND NOT m.superseded
-		ON     CONFLICT DO NOTHING`, run.id, run.solutionID, n.ID, ids, digests, encoded)
+		ON     CONFLICT DO NOTHING`, run.id, run.solutionID, n.ID, ids, digests, encoded, from)
 	batch.Queue(`
-		UPDATE dag_run_nodes SET status = 'running', phase = 'work', attempt = 1, started_at = clock_timestamp()
+		UPDATE dag_run_nodes SET status = 'running', phase = 'work', attempt = 1, started_at = coalesce(started_at, clock_timestamp())
 		WHERE  run_id = $1 AND node_id = $2 AND item = -1 AND NOT superseded`, run.id, n.ID)
 
-	return dagrun.Outcome{Status: dagrun.Running, Items: len(requests)}, tx.SendBatch(ctx, &batch).Close()
+	return dagrun.Outcome{Status: dagrun.Running, Items: from + len(requests)}, tx.SendBatch(ctx, &batch).Close()
 }
 
 // FollowEdge implements contract.FollowDAGEdge.
@@ -312,6 +324,11 @@ func (s *Store) GatherNode(ctx context.Context, in contract.DAGNode) (out dagrun
 		n := run.node(in.NodeID)
 
 		if out, _, err = stored(ctx, tx, run.id, n.ID); err != nil || out.Status.Over() {
+			return err
+		}
+
+		if n.Type == dag.Loop {
+			out, err = s.gatherLoop(ctx, tx, run, n, out.Items)
 			return err
 		}
 

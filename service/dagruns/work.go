@@ -169,7 +169,7 @@ func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession
 	case n.Type == dag.Human:
 		text = work.Request.Prompt
 		session.Setup.Script, err = question("", text, c.Options)
-	case n.Type == dag.Tool, n.Type == dag.Map && c.Tool != "":
+	case n.Type == dag.Tool, n.Type.Repeats() && c.Tool != "":
 		text = "Run the tool " + c.Tool + "."
 		session.Setup.Script, err = call(c.Tool, work.Request.Arguments)
 	case n.Type == dag.Code:
