@@ -84,14 +84,14 @@ func placed(ctx context.Context, tx pgx.Tx, runID string, n dag.Node) (
 }
 
 // previous returns the unit that worked last in the workspace of a node, and its session; empty:
-// none did.
+// none did. The session of a node that was not approved is that of the question.
 func previous(ctx context.Context, tx pgx.Tx, run openRun, n dag.Node) (unitID string, sessionID domain.SessionID, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT coalesce(n.reused_from, n.id), n.session_id
 		FROM   unnest($2::text[]) WITH ORDINALITY AS w (node_id, place)
 		JOIN   dag_run_nodes n ON n.run_id = $1 AND n.node_id = w.node_id AND n.item = -1 AND NOT n.superseded
-		WHERE  n.session_id IS NOT NULL AND n.status IN ('completed', 'reused', 'failed')
-		ORDER  BY w.place LIMIT 1`, run.id, sourcesOf(run.graph, n)).Scan(&unitID, &sessionID)
+		WHERE  n.session_id IS NOT NULL AND n.status IN ('completed', 'reused', 'failed') AND n.error_code IS DISTINCT FROM $3
+		ORDER  BY w.place LIMIT 1`, run.id, sourcesOf(run.graph, n), dagrun.CodeNotApproved).Scan(&unitID, &sessionID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
