@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Part returns the graph of a run of one node: the node, and the nodes whose outputs it is
-// given, without what is between them. Its edges lead from the direct predecessors to the node
+// Part returns the graph of a run of one node: the node, and the nodes whose outputs, files and
+// workspace it is given, without what is between them. Its edges lead from the direct predecessors to the node
 // unconditionally. With false the node does not exist.
 func (g Graph) Part(id string) (part Graph, found bool) {
 	at := slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id })
@@ -17,6 +17,15 @@ func (g Graph) Part(id string) (part Graph, found bool) {
 	sources := map[string]bool{id: true}
 	for _, r := range g.Nodes[at].references() {
 		sources[r.NodeID] = r.Root == RootNodes || sources[r.NodeID]
+	}
+
+	for _, in := range g.Nodes[at].InputsFiles {
+		sources[in.From] = true
+	}
+
+	before := g.workedBefore(id)
+	if before != "" {
+		sources[before] = true
 	}
 
 	linked := map[string]bool{}
@@ -30,7 +39,9 @@ func (g Graph) Part(id string) (part Graph, found bool) {
 
 	for _, n := range g.Nodes {
 		if n.ID == id {
-			n.OnError = ErrorFails
+			n.OnError, n.Workspace = ErrorFails, before
+		} else {
+			n.Workspace = ""
 		}
 
 		if sources[n.ID] {

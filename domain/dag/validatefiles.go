@@ -33,6 +33,26 @@ func (g Graph) WorkspaceOf(id string) string {
 	return id
 }
 
+// workedBefore returns the node that works in the workspace of a node before it; empty: none does.
+func (g Graph) workedBefore(id string) (before string) {
+	root := g.WorkspaceOf(id)
+	if root == id {
+		return ""
+	}
+
+	for _, other := range g.Order() {
+		if other == id {
+			break
+		}
+
+		if g.WorkspaceOf(other) == root {
+			before = other
+		}
+	}
+
+	return before
+}
+
 // hasWorkspace reports whether a node works in the workspace of one session.
 func (n Node) hasWorkspace() bool { return n.Type == Agent || n.Type == Tool || n.Type == Code }
 

@@ -97,9 +97,11 @@ type New struct {
 
 // Pinned is the output of a node that the run of another node is given.
 type Pinned struct {
-	NodeID string
-	Output json.RawMessage
-	From   string // the unit that made it; empty: the caller gave it
+	NodeID    string
+	Output    json.RawMessage
+	From      string           // the unit that made it; empty: the caller gave it
+	Files     *string          // what was captured of the node, encoded; nil: it passes no files on
+	SessionID domain.SessionID // whose workspace a later node continues; empty: none
 }
 
 // OneNode describes the run of one node.

@@ -336,3 +336,25 @@ func TestDAGRun_files_example(t *testing.T) {
 	require.Equal(t, []string{"report/june.txt"}, s.names(run, "write"))
 	require.JSONEq(t, `"sales: 7\nsigned\n"`, string(run.Outputs))
 }
+
+// A run of one node is given the files and the workspace of the run that its outputs are taken from.
+func TestDAGRun_files_ofOneNode(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+
+	whole := s.play(strings.Join([]string{
+		code("a", `date +%N > x; cat x`, `,"outputs":{"files":["x"]}`),
+		code("b", `echo b > b`, ``),
+		code("c", `echo c >> b`, `,"workspace":"b"`),
+		code("d", `cat in b`, `,"workspace":"b","inputs_files":[{"from":"a","path":"x","to":"in"}]`),
+	}, ","), chain("a", "b", "c", "d"), `{}`)
+	require.Equal(t, dagrun.Completed, whole.Status, "%+v", whole.Error)
+	require.Equal(t, s.output(whole, "a")+"b\nc\n", s.output(whole, "d"))
+
+	one, err := s.runs.RunNode(t.Context(), s.caller.User, whole.ProdSolutionID, dagrun.OneNode{NodeID: "d"})
+	require.NoError(t, err)
+
+	one = s.over(one)
+	require.Equal(t, dagrun.Completed, one.Status, "%+v", one.Error)
+	require.Equal(t, s.output(whole, "d"), s.output(one, "d"))
+}

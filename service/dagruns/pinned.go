@@ -29,19 +29,22 @@ func (s *Store) NewestOutputs(
 			SELECT r.id, r.inputs FROM dag_runs r
 			WHERE  r.solution_id = $1 AND (SELECT count(*) `+made+`) = cardinality($2::text[])
 			ORDER  BY r.id DESC LIMIT 1)
-		SELECT r.inputs, n.node_id, n.id, n.output
-		FROM   newest r LEFT JOIN LATERAL (SELECT n.node_id, coalesce(n.reused_from, n.id) AS id, n.output `+made+`) n ON true`,
+		SELECT r.inputs, n.node_id, n.id, n.output, n.files, coalesce(n.session_id, '')
+		FROM   newest r
+		LEFT   JOIN LATERAL (SELECT n.node_id, coalesce(n.reused_from, n.id) AS id, n.output, n.files, n.session_id `+made+`) n ON true`,
 		solutionID, append([]string{}, nodes...))
 
 	var given string
 
-	var nodeID, from, output *string
+	var nodeID, from, output, files *string
 
-	_, err = pgx.ForEachRow(rows, []any{&given, &nodeID, &from, &output}, func() error {
+	var session domain.SessionID
+
+	_, err = pgx.ForEachRow(rows, []any{&given, &nodeID, &from, &output, &files, &session}, func() error {
 		inputs = json.RawMessage(given)
 
 		if nodeID != nil {
-			found = append(found, dagrun.Pinned{NodeID: *nodeID, From: *from, Output: raw(output)})
+			found = append(found, dagrun.Pinned{NodeID: *nodeID, From: *from, Output: raw(output), Files: files, SessionID: session})
 		}
 
 		return nil
@@ -56,9 +59,10 @@ func pin(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
 
 	for _, p := range in.Pinned {
 		batch.Queue(`
-			INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, output, reuse_reason, reused_from, started_at, finished_at)
-			VALUES ($1, $2, $3, $4, 'reused', $5, 'pinned', nullif($6, ''), clock_timestamp(), clock_timestamp())`,
-			domain.NewID(), in.ID, in.SolutionID, p.NodeID, string(p.Output), p.From)
+			INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, output, reuse_reason, reused_from, files, session_id,
+			                           started_at, finished_at)
+			VALUES ($1, $2, $3, $4, 'reused', $5, 'pinned', nullif($6, ''), $7, nullif($8, ''), clock_timestamp(), clock_timestamp())`,
+			domain.NewID(), in.ID, in.SolutionID, p.NodeID, string(p.Output), p.From, p.Files, p.SessionID)
 	}
 
 	return tx.SendBatch(ctx, &batch).Close()
