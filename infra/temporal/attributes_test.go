@@ -17,7 +17,8 @@ import (
 	"everloop/internal/durable"
 )
 
-func dialQuietly(t *testing.T, options client.Options) error {
+// dial connects and closes the connection again.
+func dial(t *testing.T, options client.Options) error {
 	t.Helper()
 
 	reached, err := temporal.Dial(t.Context(), options, slog.New(slog.DiscardHandler))
@@ -38,7 +39,7 @@ func TestDial_registersSearchAttributes(t *testing.T) {
 	)
 
 	for i := range errs { // an api and two workers start at the same time
-		processes.Go(func() { errs[i] = dialQuietly(t, options) })
+		processes.Go(func() { errs[i] = dial(t, options) })
 	}
 
 	processes.Wait()
@@ -82,7 +83,7 @@ func TestDial_mayNotRegisterSearchAttributes(t *testing.T) {
 	for method, code := range map[string]codes.Code{
 		"AddSearchAttributes": codes.PermissionDenied, "ListSearchAttributes": codes.Unimplemented,
 	} {
-		err := dialQuietly(t, refusing(bare, method, code))
+		err := dial(t, refusing(bare, method, code))
 		require.ErrorContains(
 			t,
 			err,
@@ -91,9 +92,9 @@ func TestDial_mayNotRegisterSearchAttributes(t *testing.T) {
 	}
 
 	registered := bareNamespace(t)
-	require.NoError(t, dialQuietly(t, registered))
-	require.NoError(t, dialQuietly(t, refusing(registered, "ListSearchAttributes", codes.PermissionDenied)))
+	require.NoError(t, dial(t, registered))
+	require.NoError(t, dial(t, refusing(registered, "ListSearchAttributes", codes.PermissionDenied)))
 
 	registered.Namespace = "missing"
-	require.ErrorContains(t, dialQuietly(t, registered), "Temporal's namespace missing")
+	require.ErrorContains(t, dial(t, registered), "Temporal's namespace missing")
 }

@@ -37,7 +37,7 @@ func TestDAGRun_loop(t *testing.T) {
 	require.JSONEq(t, `"1"`, string(items[0].Outputs))
 	require.NotEqual(t, *items[0].SessionID, *items[1].SessionID)
 
-	// Its end by max is an outcome of its own, which edges can tell.
+	// Its end by max is an outcome of its own, which edges can distinguish.
 	run = s.play(
 		loop("printf '{{loop.iteration}}'", `{{loop.previous}} == "never"`, ``)+`,{"id":"y","type":"join"}`,
 		`{"id":"e1","source":"s","target":"l"},{"id":"e2","source":"l","target":"z","condition":"{{nodes.l.output.outcome}} == \"max_reached\""},

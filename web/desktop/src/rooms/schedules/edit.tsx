@@ -275,7 +275,7 @@ function Form({ task }: { task?: Task }) {
 
       <Part
         title={t('Questions and notices')}
-        note={t('who answers, and who is told')}
+        note={t('who answers, and who is notified')}
         open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0 || task.skip_confirmations)}
         wrong={wrong('question_policy', 'notify')}
       >
