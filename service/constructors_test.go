@@ -12,7 +12,6 @@ import (
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
 	"everloop/service/recordings/transfer"
-	"everloop/service/tasks"
 )
 
 func TestConstructors_emptyConfig_isRejected(t *testing.T) {
@@ -26,7 +25,6 @@ func TestConstructors_emptyConfig_isRejected(t *testing.T) {
 		"history":          func() error { _, err := history.New(history.Config{}); return err },
 		"recordings":       func() error { _, err := recordings.New(recordings.Deps{}); return err },
 		"replay":           func() error { _, err := replay.New(recordings.Deps{}, nil); return err },
-		"tasks":            func() error { _, err := tasks.New(tasks.Config{}); return err },
 		"transfer":         func() error { _, err := transfer.New(transfer.Config{}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {

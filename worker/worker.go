@@ -11,8 +11,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"everloop/activities/background"
-	"everloop/activities/contract"
 	"everloop/internal/durable"
 	"everloop/workflows"
 )
@@ -45,7 +43,7 @@ const heartbeatThrottle = 10 * time.Second
 
 // New makes a worker over the client that also starts runs: only on the same
 // client is a run started where it was asked for. The caller starts and stops it.
-func New(c client.Client, chats Chats, tasks *background.Tasks, opts Options) worker.Worker {
+func New(c client.Client, chats Chats, opts Options) worker.Worker {
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
@@ -69,7 +67,7 @@ func New(c client.Client, chats Chats, tasks *background.Tasks, opts Options) wo
 		WorkflowTaskPollerBehavior:       pollers(),
 		ActivityTaskPollerBehavior:       pollers(),
 	})
-	Register(w, chats, tasks)
+	Register(w, chats)
 
 	return w
 }
@@ -85,15 +83,11 @@ func version(deployment, buildID string) worker.DeploymentOptions {
 	}
 }
 
-// Register binds every workflow to its name, and the activities that every worker
-// has.
-func Register(w worker.Registry, chats Chats, tasks *background.Tasks) {
+// Register binds the workflows and the activities of chats to their names.
+func Register(w worker.Registry, chats Chats) {
 	workflows.Register(w)
 
 	chats.register(w)
-	contract.RunTask.Handle(w, tasks.RunTask)
-	contract.LoseTask.Handle(w, tasks.LoseTask)
-	contract.AwaitTask.Handle(w, tasks.AwaitTask)
 }
 
 // pollers are those of one kind of task: few on a worker that has little to do.

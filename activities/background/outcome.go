@@ -12,6 +12,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/commands"
 	"everloop/activities/tools/search"
+	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -19,11 +20,13 @@ import (
 // Outcomes check what must hold after scheduled runs: files that must exist, and commands
 // that must pass in the sandbox of the run's session.
 type Outcomes struct {
-	Sandbox     tools.Sandbox
-	Workspaces  tools.Workspaces
-	Roots       Roots
-	Environment Environment
-	Logger      *slog.Logger
+	Sandbox    tools.Sandbox
+	Workspaces tools.Workspaces
+	// Root returns the directory of a session's files on this machine.
+	Root func(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
+	// Env returns the variables of a session's commands.
+	Env    func(ctx context.Context, session domain.Session) (map[string]string, error)
+	Logger *slog.Logger
 }
 
 const (
@@ -148,11 +151,11 @@ func (o *Outcomes) check(ctx context.Context, run schedule.OutcomeRun) (checks [
 	session := run.Session
 
 	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
-	if view.Env, err = o.Environment.ToolEnv(ctx, session); err != nil {
+	if view.Env, err = o.Env(ctx, session); err != nil {
 		return nil, err
 	}
 
-	if view.Root, err = o.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
+	if view.Root, err = o.Root(ctx, session.ID, session.SandboxUID); err != nil {
 		return nil, err
 	}
 

@@ -1,3 +1,4 @@
+// Package background has the activities of scheduled runs.
 package background
 
 import (

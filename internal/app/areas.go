@@ -90,7 +90,8 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
 			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
 			Annotations: annotations.New(b.DB.DB), ProdSolution: documents.ProdSolution, History: pastOf{b.history, in.contexts},
-			Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
+			Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets,
+			Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
 			Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, OpenFile: b.history.OpenFile,

@@ -11,7 +11,7 @@ import (
 func (b *backend) workKinds(scheduled *schedules.Service, dags *dagruns.Service) []work.Kind {
 	return []work.Kind{
 		work.Chats(b.Runs, b.DB.SessionRun),
-		work.BackgroundTasks(work.TaskEnds{Stop: b.tasks.Stop, MarkLost: b.store.MarkTaskLost, LoseAgent: b.store.LoseAgent}),
+		work.BackgroundTasks(work.TaskEnds{Stop: b.tasks.Stop, MarkLost: b.tasks.MarkTaskLost, LoseAgent: b.tasks.LoseAgent}),
 		work.Compactions(work.NewStore(b.DB.DB), b.Runs),
 		work.Replays(b.Runs),
 		work.Moves(b.Runs, b.history.Abort),

@@ -24,7 +24,7 @@ func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error
 
 // outcomes checks what must hold after scheduled runs.
 func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *background.Outcomes {
-	return &background.Outcomes{Sandbox: sandbox, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger}
+	return &background.Outcomes{Sandbox: sandbox, Workspaces: files, Root: files.Root, Env: b.buckets.ToolEnv, Logger: b.logger}
 }
 
 // scheduleWork returns what a worker does for scheduled tasks: their activities, and the

@@ -112,11 +112,12 @@ func (b *backend) newServices() (s services, err error) {
 
 	s.board = board.New(board.Deps{DB: b.DB.DB, StartRun: b.Runs.StartIssueRun, Chats: s.chats, Agents: s.agents, Logger: b.logger})
 
-	s.tasks, err = tasks.New(tasks.Config{
-		Store: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
+	s.tasks = tasks.New(tasks.Deps{
+		DB: b.DB.DB, Outbox: b.store.Outbox, Chats: b.store.ChatStore(), Runs: b.Runs, Signals: b.Signals,
+		Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
 	})
 
-	return s, err
+	return s, nil
 }
 
 // newChats builds the service that takes messages, answers and stops.

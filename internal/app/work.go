@@ -17,6 +17,7 @@ import (
 	"everloop/infra/toolbox"
 	"everloop/internal/lifecycle"
 	"everloop/service/history"
+	"everloop/service/tasks"
 	"everloop/service/work"
 	"everloop/worker"
 )
@@ -35,7 +36,7 @@ type workerRole struct {
 	deliver     func(ctx context.Context) // the events of webhooks, until ctx ends
 
 	chats     worker.Chats
-	tasks     *background.Tasks
+	tasks     *tasks.Runner
 	schedules *background.Schedules
 }
 
@@ -106,8 +107,9 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 
 	counts := metrics.NewWorker(b.metrics)
 	chats := b.newChatSteps(registry, types, files, counts)
-	tasks := &background.Tasks{
-		Store: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
+	runner := &tasks.Runner{
+		Store: b.tasks.Store, Signals: b.Signals, Sandbox: shell, Workspaces: files, Root: files.Root, Env: b.buckets.ToolEnv,
+		Logger: b.logger,
 	}
 
 	versions, drained, err := b.newVersions(build)
@@ -136,9 +138,10 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 
 	var active atomic.Int64
 
-	serves := worker.New(b.Temporal, chats, tasks, worker.Options{
+	serves := worker.New(b.Temporal, chats, worker.Options{
 		StopTimeout: s.StopTimeout, CachedWorkflows: cachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
+	runner.Register(serves)
 	b.deletions().Register(serves)
 	worker.RegisterSchedules(serves, scheduled)
 	dags.Register(serves)
@@ -152,7 +155,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		sandbox:     box,
 		servers:     servers,
 		chats:       chats,
-		tasks:       tasks,
+		tasks:       runner,
 		schedules:   scheduled,
 		history:     b.history,
 		worker:      serves,

@@ -168,7 +168,8 @@ func TestWorkChecker_terminatesStuckRuns(t *testing.T) {
 	s.worker = sdkworker.New(s.client, s.queue, sdkworker.Options{})
 	worker.Register(brokenWorkflow{s.worker, contract.WorkflowCompact, func(workflow.Context, contract.CompactInput) (string, error) {
 		panic("broken by a deploy")
-	}}, s.acts, s.shells)
+	}}, s.acts)
+	s.runner.Register(s.worker)
 	require.NoError(t, s.worker.Start())
 
 	check := s.check(hasty, s.compactionKind())

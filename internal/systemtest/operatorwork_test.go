@@ -83,7 +83,7 @@ func newOperated(t *testing.T) *operated {
 	kinds := []work.Kind{
 		scheduledRuns(s.works.stack, engine, s.tasks), agentRuns(s.works.stack, engine, s.issues), work.DAGRuns(s.works.runs),
 		work.BackgroundTasks(work.TaskEnds{
-			Stop: s.works.stack.tasks.Stop, MarkLost: s.journal.MarkTaskLost, LoseAgent: s.journal.LoseAgent,
+			Stop: s.works.stack.tasks.Stop, MarkLost: s.works.stack.tasks.MarkTaskLost, LoseAgent: s.works.stack.tasks.LoseAgent,
 		}),
 	}
 	s.operator = work.NewOperator(work.NewStore(s.db.DB), engine,

@@ -45,11 +45,11 @@ func newTimetable(t *testing.T) *timetable {
 	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
-		Sandbox:     s.shells.Sandbox,
-		Workspaces:  s.shells.Workspaces,
-		Roots:       s.shells.Roots,
-		Environment: s.shells.Environment,
-		Logger:      s.logger,
+		Sandbox:    s.runner.Sandbox,
+		Workspaces: s.runner.Workspaces,
+		Root:       s.runner.Root,
+		Env:        s.runner.Env,
+		Logger:     s.logger,
 	}})
 
 	return s

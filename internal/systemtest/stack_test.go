@@ -23,7 +23,6 @@ import (
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
@@ -79,7 +78,7 @@ type stack struct {
 	queue       string
 	acts        worker.Chats
 	tasks       *tasks.Service
-	shells      *background.Tasks
+	runner      *tasks.Runner
 	worker      sdkworker.Worker
 	runs        temporal.Runs
 	bus         *events.Signals
@@ -171,16 +170,18 @@ func newStackOver(
 		Workspaces: workspaces.Store,
 		Snapshots:  snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: logger}),
 	}
-	s.tasks, err = tasks.New(tasks.Config{Store: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
-	require.NoError(t, err)
-	s.shells = &background.Tasks{
-		Store:       s.journal,
-		Stops:       signals,
-		Sandbox:     plainShell{},
-		Workspaces:  toolbox.Files{Store: workspace.New(t.TempDir())},
-		Roots:       workspaces,
-		Environment: secrets.Buckets{Store: accounts.New(s.journal.DB)},
-		Logger:      logger,
+	s.tasks = tasks.New(tasks.Deps{
+		DB: db.DB, Outbox: s.journal.Outbox, Chats: s.journal.ChatStore(), Runs: runs, Signals: signals, Workspaces: noFiles{},
+		Logger: logger,
+	})
+	s.runner = &tasks.Runner{
+		Store:      s.tasks.Store,
+		Signals:    signals,
+		Sandbox:    plainShell{},
+		Workspaces: toolbox.Files{Store: workspace.New(t.TempDir())},
+		Root:       workspaces.Root,
+		Env:        secrets.Buckets{Store: accounts.New(db.DB)}.ToolEnv,
+		Logger:     logger,
 	}
 	registry, err := builtin.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
 	require.NoError(t, err)
@@ -356,9 +357,9 @@ func (s *stack) startWorker() {
 	s.worker = worker.New(
 		s.client,
 		s.acts,
-		s.shells,
 		worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second), Context: s.marks},
 	)
+	s.runner.Register(s.worker)
 	require.NoError(s.t, s.worker.Start())
 }
 

@@ -24,7 +24,8 @@ func TestReconciler_CheckSubAgents_endsStuckOnes(t *testing.T) {
 	s.worker = sdkworker.New(s.client, s.queue, sdkworker.Options{})
 	worker.Register(brokenWorkflow{s.worker, contract.WorkflowFork, func(workflow.Context, contract.ForkInput) (contract.ForkOut, error) {
 		panic("broken by a deploy")
-	}}, s.acts, s.shells)
+	}}, s.acts)
+	s.runner.Register(s.worker)
 	require.NoError(t, s.worker.Start())
 
 	session := s.session()

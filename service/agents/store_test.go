@@ -11,6 +11,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/agents"
+	"everloop/service/tasks"
 )
 
 func newAgent(owner domain.User, name string) prodagent.Agent {
@@ -263,11 +264,11 @@ func TestDB_EnsureSession_initScript(t *testing.T) {
 
 	wg.Wait()
 	require.NoError(t, db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: domain.SessionID(id), InitScript: "echo hi"}))
-	tasks, err := db.BackgroundTasks(ctx, domain.SessionID(id))
+	started, err := tasks.NewStore(db.DB, nil).List(ctx, domain.SessionID(id))
 	require.NoError(t, err)
-	require.Len(t, tasks, 1)
+	require.Len(t, started, 1)
 	require.Equal(t, []any{domain.InitTaskID(domain.SessionID(id)), domain.TaskRunning, "bash .everloop/tasks/init_" + id + ".sh"},
-		[]any{tasks[0].TaskID, tasks[0].Status, *tasks[0].Command})
+		[]any{started[0].TaskID, started[0].Status, *started[0].Command})
 	session, _, err := db.ReadSession(ctx, ann, domain.SessionID(id))
 	require.NoError(t, err)
 	require.Equal(t, domain.InitTaskID(domain.SessionID(id)), *session.InitTaskID)

@@ -133,7 +133,7 @@ func moveHistory(
 		}
 	}
 
-	if out.Cancelled.Detached, err = sessions.DetachTasks(ctx, tx, session.ID, now.path()); err != nil {
+	if out.Cancelled.Detached, err = detachTasks(ctx, tx, session.ID, now.path()); err != nil {
 		return out, err
 	}
 

@@ -11,6 +11,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/service/tasks"
 )
 
 // ask makes a chat that ends with a question to the user.
@@ -105,7 +106,8 @@ func TestBackgroundTasksGoOnDetached(t *testing.T) {
 
 	var call string
 	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT id FROM tool_calls WHERE session_id = $1`, w.session.ID).Scan(&call))
-	_, err := w.j.AddTask(t.Context(), contract.NewTask{
+	store := tasks.NewStore(w.j.DB, w.j.Outbox)
+	_, err := store.AddTask(t.Context(), contract.NewTask{
 		ID: "bg_1", SessionID: w.session.ID, ChatID: one.ChatID, ToolCallID: call, Kind: domain.TaskShell, Title: "Serve",
 	})
 	require.NoError(t, err)
@@ -113,19 +115,19 @@ func TestBackgroundTasksGoOnDetached(t *testing.T) {
 	moved := w.rewind(one.TurnID)
 	require.Equal(t, 1, moved.Cancelled.Detached)
 	require.Zero(t, moved.Cancelled.BackgroundTasks)
-	tasks, err := w.j.BackgroundTasks(t.Context(), w.session.ID)
+	list, err := store.List(t.Context(), w.session.ID)
 	require.NoError(t, err)
-	require.True(t, tasks[0].Detached)
-	require.Equal(t, domain.TaskRunning, tasks[0].Status)
+	require.True(t, list[0].Detached)
+	require.Equal(t, domain.TaskRunning, list[0].Status)
 
-	list := w.checkpoints()
-	require.False(t, list[len(list)-1].Files.Complete, "something was writing")
+	points := w.checkpoints()
+	require.False(t, points[len(points)-1].Files.Complete, "something was writing")
 
-	_, err = w.j.MarkTaskLost(t.Context(), "bg_1", "gone")
+	_, err = store.MarkTaskLost(t.Context(), "bg_1", "gone")
 	require.NoError(t, err)
 	w.chat("another")
 	require.Equal(t, []string{"another", "done"}, w.messages(), "a branch without the task has no note of it")
-	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, list[0].ID)
+	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, points[0].ID)
 	require.NoError(t, err)
 	w.chat("more")
 	require.Contains(t, w.messages()[4], "bg_1", "the branch that started it is")

@@ -6,106 +6,93 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"everloop/activities/contract"
-	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/infra/postgres/pgtest"
 	"everloop/service/tasks"
 )
 
-// crowd is more tasks than are read at once, of which the first ones cannot be repaired.
-type crowd struct {
-	tasks.Store
+// failing is a Temporal that fails for the workflows of most tasks.
+type failing struct {
 	tasks.Runs
-	tasks.Bus
-	tools.Workspaces
-	ids     []string
-	refused map[string]bool
-	done    map[string][]string // by what was done
+	fails    map[string]bool
+	started  []string
+	describe []string
 }
 
-func (c *crowd) page(after string, limit int) (found []string) {
-	for _, id := range c.ids {
-		if id > after && len(found) < limit {
-			found = append(found, id)
-		}
-	}
-
-	return found
-}
-
-func (c *crowd) note(what, id string) error {
-	c.done[what] = append(c.done[what], id)
-	if c.refused[id] {
+func (f *failing) fault(id string) error {
+	if f.fails[id] {
 		return errors.New("refused")
 	}
 
 	return nil
 }
 
-func (c *crowd) UnclaimedTasks(_ context.Context, _ time.Duration, after string, limit int) (found []contract.TaskInput, err error) {
-	for _, id := range c.page(after, limit) {
-		found = append(found, contract.TaskInput{TaskID: id})
-	}
-
-	return found, nil
+func (f *failing) StartTask(_ context.Context, in contract.TaskInput) error {
+	f.started = append(f.started, in.TaskID)
+	return f.fault(in.TaskID)
 }
 
-func (c *crowd) AbandonedTasks(_ context.Context, _ time.Duration, after string, limit int) ([]string, error) {
-	return c.page(after, limit), nil
+func (f *failing) DescribeTask(_ context.Context, id string) (domain.RunState, string, error) {
+	f.describe = append(f.describe, id)
+	return domain.RunOpen, "", f.fault(id)
 }
 
-func (c *crowd) RunningAgents(_ context.Context, _ time.Duration, after string, limit int) (found []contract.RunningAgent, err error) {
-	for _, id := range c.page(after, limit) {
-		agent := contract.RunningAgent{Begun: true}
-		agent.Run.TaskID, agent.Run.LoopID = id, id
-		found = append(found, agent)
-	}
-
-	return found, nil
-}
-
-func (c *crowd) StartTask(_ context.Context, in contract.TaskInput) error {
-	return c.note("started", in.TaskID)
-}
-
-func (c *crowd) MarkTaskLost(_ context.Context, id, _ string) (domain.TaskStatus, error) {
-	return domain.TaskLost, c.note("lost", id)
-}
-
-func (c *crowd) DescribeTask(context.Context, string) (domain.RunState, string, error) {
-	return domain.RunClosed, "terminated", nil
-}
-
-func (c *crowd) LoseAgent(_ context.Context, id, _ string) error { return c.note("ended", id) }
-
-// Tasks that cannot be repaired, or need no repair, keep no other from it.
+// TestService_Repair_reachesAllTasks holds that neither tasks that cannot be repaired nor tasks that
+// need no repair keep others from their repair, on more than one page of tasks.
 func TestService_Repair_reachesAllTasks(t *testing.T) {
 	t.Parallel()
 
-	c := &crowd{refused: map[string]bool{}, done: map[string][]string{}}
+	const crowd = 510 // more than a page
 
-	for n := range 1100 {
-		id := fmt.Sprintf("t%04d", n)
-		c.ids = append(c.ids, id)
-		c.refused[id] = n < 600
-	}
+	db := pgtest.Open(t)
+	j, _, session, chat := pgtest.Running(t, db)
+	runs := &failing{fails: map[string]bool{}}
+	names := map[string][]string{}
 
-	synctest.Test(t, func(t *testing.T) { // the clock stands while Repair works
-		service, err := tasks.New(tasks.Config{Store: c, Runs: c, Bus: c, Workspaces: c, Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		require.ErrorContains(t, service.Repair(t.Context()), "refused")
-
-		for _, what := range []string{"started", "lost", "ended"} {
-			require.Equal(t, c.ids, c.done[what], what)
+	for kind, columns := range map[string]string{
+		"unclaimed": `'shell', 0, NULL`, "abandoned": `'shell', 1, now() - interval '1 hour'`, "agent": `'agent', 0, NULL`,
+	} {
+		for n := 1; n <= crowd; n++ {
+			id := fmt.Sprintf("%s-%03d", kind, n)
+			names[kind] = append(names[kind], id)
+			runs.fails[id] = n <= crowd-5
 		}
 
-		require.ErrorContains(t, service.Repair(t.Context()), "refused")
-		require.Len(t, c.done["lost"], 2200)
-		require.Len(t, c.done["started"], 1100, "a start is repeated after a pause")
+		_, err := db.Pool.Exec(t.Context(), `
+			INSERT INTO background_tasks (id, session_id, title, status, output_path, started_at, kind, attempt, lease_expires_at)
+			SELECT id, $1, id, 'running', '', now() - interval '1 hour', `+columns+` FROM unnest($2::text[]) id`, session, names[kind])
+		require.NoError(t, err)
+	}
+
+	_, err := db.Pool.Exec(t.Context(), `
+		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks)
+		SELECT 'turn', s.id, s.active_branch_id, 101, $2, 'assistant', 'completed', '[]' FROM sessions s WHERE s.id = $1`, session, chat)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `
+		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
+		SELECT id, $1, $2, 'turn', n, 'Agent', 'Agent', '{}', 'pending', 'queued' FROM unnest($3::text[]) WITH ORDINALITY t (id, n)`,
+		session, chat, names["agent"])
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `
+		INSERT INTO loops (id, session_id, chat_id, branch_id, parent_loop_id, task_id, background, depth, agent_type, description, prompt,
+		                   max_steps, time_limit_s)
+		SELECT task, s.id, $2, s.active_branch_id, 'root', task, true, 1, 'general-purpose', '', '', 1, 1
+		FROM   sessions s, unnest($3::text[]) task WHERE s.id = $1`, session, chat, names["agent"])
+	require.NoError(t, err)
+
+	service := tasks.New(tasks.Deps{
+		DB: db.DB, Outbox: j.Outbox, Chats: j.ChatStore(), Runs: runs, Logger: slog.New(slog.DiscardHandler),
 	})
+	require.ErrorContains(t, service.Repair(t.Context()), "refused")
+	require.Equal(t, names["unclaimed"], runs.started)
+	require.Equal(t, names["agent"], runs.describe)
+
+	var lost int
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `
+		SELECT count(*) FROM background_tasks WHERE status = 'lost' AND id = ANY ($1)`, names["abandoned"]).Scan(&lost))
+	require.Equal(t, crowd, lost)
 }

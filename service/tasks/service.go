@@ -1,6 +1,6 @@
-// Package tasks starts, lists and stops background tasks: shell commands and
-// sub-agents that outlive the chat that started them. It serves the REST operations
-// and the tools; the tasks themselves are workflows, which it does not know.
+// Package tasks is the room of background tasks: shell commands and sub-agents that outlive the chat
+// that started them. Service starts, lists, stops and repairs them for the REST interface and the
+// tools; Runner has the activities of their workflow.
 package tasks
 
 import (
@@ -13,112 +13,91 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/commands"
 	"everloop/domain"
+	"everloop/infra/postgres/conversation"
+	"everloop/infra/postgres/pg"
 	"everloop/internal/retry"
 )
 
-// Config is what New needs.
-type Config struct {
-	Store      Store
+// Deps are what the service works with.
+type Deps struct {
+	DB         *pg.DB
+	Outbox     *pg.Outbox
+	Chats      *conversation.Store
 	Runs       Runs
-	Bus        Bus
+	Signals    Signals
 	Workspaces tools.Workspaces
 	Logger     *slog.Logger
 }
 
 // Service starts, lists and stops background tasks. It implements tools.Background.
 type Service struct {
-	cfg    Config
-	starts *retry.Pauses // of runs again, by task
+	*Store
+
+	deps   Deps
+	starts *retry.Pauses // between repeated starts, by task
 }
 
-// New checks the configuration.
-func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Workspaces == nil || cfg.Logger == nil {
-		return nil, errors.New("tasks: the configuration needs Records, Runs, Bus, Workspaces and Logger")
-	}
-
-	return &Service{cfg: cfg, starts: retry.NewPauses(time.Now)}, nil
+// New returns a new service.
+func New(deps Deps) *Service {
+	return &Service{NewStore(deps.DB, deps.Outbox), deps, retry.NewPauses(time.Now)}
 }
 
-// Store keeps the tasks of sessions.
-type Store interface {
-	AddTask(ctx context.Context, in contract.NewTask) (domain.BackgroundTask, error)
-	BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
-	BackgroundTask(
-		ctx context.Context,
-		sessionID domain.SessionID,
-		taskID string,
-	) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error)
-	RequestTaskStop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
-	RequestTaskStops(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
-	UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error)
-	AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
-	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
-	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
-
-	AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error)
-	RunningAgents(ctx context.Context, age time.Duration, after string, limit int) ([]contract.RunningAgent, error)
-	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
-	LoseAgent(ctx context.Context, loopID, reason string) error
-}
-
-// Runs starts the runs of tasks; starting one that runs changes nothing.
+// Runs starts and stops the workflows of tasks.
 type Runs interface {
+	// StartTask starts the workflow of a command unless it is open; StartAgent does so for a
+	// sub-agent.
 	StartTask(ctx context.Context, in contract.TaskInput) error
-	// StartAgent is StartTask for a sub-agent, CancelTask ends its run in good
-	// order, DescribeTask returns its state and the cause.
 	StartAgent(ctx context.Context, run contract.AgentRun) error
+	// CancelTask requests the cancellation of a workflow.
 	CancelTask(ctx context.Context, taskID string) error
+	// DescribeTask returns the state of a workflow, and why it was closed.
 	DescribeTask(ctx context.Context, taskID string) (domain.RunState, string, error)
 }
 
-// Bus announces to running work that its task is to stop.
-type Bus interface {
+// Signals broadcasts the stops of tasks between processes. A broadcast can be lost: the flag in the
+// database decides.
+type Signals interface {
 	AnnounceTaskStop(ctx context.Context, taskID string) error
+	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
 }
 
-// StartShell makes a background command durable and starts its run. The task's
-// id comes from the tool call, so that the same call again gives the same task;
-// a start that fails after the commit is retried by Repair.
+// StartShell stores a background command and starts its workflow. The id of the task is derived from
+// the tool call, so that a repeated call returns the same task. Repair repeats a start that fails
+// after the commit.
 func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.BackgroundTask, error) {
 	id := tools.BackgroundTaskID(in.ToolCallID)
 
-	run, err := s.cfg.Store.SessionRun(ctx, "", in.SessionID)
+	run, err := s.deps.Chats.SessionRun(ctx, "", in.SessionID)
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
 
-	task, err := s.cfg.Store.AddTask(ctx, contract.NewTask{
+	task, err := s.AddTask(ctx, contract.NewTask{
 		ID: id, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID,
 		Kind: domain.TaskShell, Title: in.Title, Command: in.Command, OutputPath: tools.TaskLogPath(id),
 	})
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
-	// It is durable now: a caller that disconnects must not keep it from starting.
+	// The task is stored: it must start even if the caller disconnects.
 	start := contract.TaskInput{TaskID: id, SessionID: in.SessionID, OwnerID: run.OwnerID}
-	if err := s.cfg.Runs.StartTask(context.WithoutCancel(ctx), start); err != nil {
-		s.cfg.Logger.Warn("failed to start a background task, retrying", "task_id", id, "session_id", in.SessionID, "error", err)
+	if err := s.deps.Runs.StartTask(context.WithoutCancel(ctx), start); err != nil {
+		s.deps.Logger.Warn("failed to start a background task, retrying", "task_id", id, "session_id", in.SessionID, "error", err)
 	}
 
 	return task, nil
 }
 
-// List returns the tasks of a session, newest first.
-func (s *Service) List(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
-	return s.cfg.Store.BackgroundTasks(ctx, sessionID)
-}
-
-// Output returns the last lines that a task has written, at most tail.
+// Output returns the last lines of the output of a task, at most tail.
 func (s *Service) Output(ctx context.Context, sessionID domain.SessionID, taskID string, tail int) (domain.TaskOutput, error) {
-	task, path, uid, err := s.cfg.Store.BackgroundTask(ctx, sessionID, taskID)
+	task, path, uid, err := s.Task(ctx, sessionID, taskID)
 	if err != nil {
 		return domain.TaskOutput{}, err
 	}
 
 	var out domain.TaskOutput
 	if task.Kind == domain.TaskAgent {
-		out, err = s.said(ctx, task, tail)
+		out, err = s.agentText(ctx, task, tail)
 	} else {
 		out, err = s.log(ctx, tools.SessionView{ID: sessionID, SandboxUID: uid}, path, tail)
 	}
@@ -134,7 +113,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 		return nothing, nil
 	}
 
-	files, err := s.cfg.Workspaces.Open(ctx, view)
+	files, err := s.deps.Workspaces.Open(ctx, view)
 	if err != nil {
 		return nothing, err
 	}
@@ -154,10 +133,10 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 	return commands.ReadTaskLog(ctx, file, tail)
 }
 
-// Stop asks a task to end: it commits the flag, then announces the stop. Stopping one
-// that has ended changes nothing.
+// Stop requests the end of a task: it commits the stop flag, then broadcasts the stop. A task that has
+// ended is unchanged.
 func (s *Service) Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error) {
-	task, err := s.cfg.Store.RequestTaskStop(ctx, sessionID, taskID)
+	task, err := s.RequestTaskStop(ctx, sessionID, taskID)
 	if err == nil && task.Status == domain.TaskRunning {
 		s.announce(ctx, task)
 	}
@@ -165,9 +144,9 @@ func (s *Service) Stop(ctx context.Context, sessionID domain.SessionID, taskID s
 	return task, err
 }
 
-// StopAll asks every running task of a session to end, before it is deleted.
+// StopAll requests the end of all running tasks of a session that is about to be deleted.
 func (s *Service) StopAll(ctx context.Context, sessionID domain.SessionID) error {
-	tasks, err := s.cfg.Store.RequestTaskStops(ctx, sessionID)
+	tasks, err := s.RequestTaskStops(ctx, sessionID)
 	for _, task := range tasks {
 		s.announce(ctx, task)
 	}
@@ -175,48 +154,48 @@ func (s *Service) StopAll(ctx context.Context, sessionID domain.SessionID) error
 	return err
 }
 
-// announce may fail: a command reads its flag every second, and the periodic job repeats the
-// stop of a sub-agent.
+// announce broadcasts the stop of a task, and cancels the workflow of a sub-agent. A failure only
+// delays the stop: a command reads its flag every second, and Repair repeats the stop of a sub-agent.
 func (s *Service) announce(ctx context.Context, task domain.BackgroundTask) {
-	err := s.cfg.Bus.AnnounceTaskStop(context.WithoutCancel(ctx), task.TaskID)
+	err := s.deps.Signals.AnnounceTaskStop(context.WithoutCancel(ctx), task.TaskID)
 	if task.Kind == domain.TaskAgent {
-		err = errors.Join(err, s.cfg.Runs.CancelTask(context.WithoutCancel(ctx), task.TaskID))
+		err = errors.Join(err, s.deps.Runs.CancelTask(context.WithoutCancel(ctx), task.TaskID))
 	}
 
 	if err != nil {
-		s.cfg.Logger.Warn("failed to announce the stop of a background task, retrying", "task_id", task.TaskID, "error", err)
+		s.deps.Logger.Warn("failed to announce the stop of a background task, retrying", "task_id", task.TaskID, "error", err)
 	}
 }
 
-// unclaimedAfter is the age at which the start of an unclaimed task counts as lost;
-// abandonedAfter is how long after the end of its lease a task is abandoned.
+// unclaimedAfter is the age at which the start of an unclaimed task counts as lost.
+// abandonedAfter is how long after the end of its lease a task counts as abandoned.
 const (
 	unclaimedAfter = 10 * time.Second
 	abandonedAfter = 2 * time.Minute
 )
 
-// Repair repairs what crashes left: it starts tasks whose start was lost, and ends
-// tasks whose worker has been gone for long. It continues after a task that fails.
-// Running it anywhere, at any time, any number of times does no harm.
+// Repair starts tasks whose start was lost, repeats the stops of sub-agents, and ends tasks whose
+// worker has crashed. It continues after a task that fails. It is idempotent, and safe for concurrent
+// use by all processes.
 func (s *Service) Repair(ctx context.Context) error {
 	return errors.Join(s.startUnclaimed(ctx), s.repairAgents(ctx), s.loseAbandoned(ctx))
 }
 
-// repairPage is how many tasks are read at once.
+// repairPage is the number of tasks of one query.
 const repairPage = 500
 
 func (s *Service) startUnclaimed(ctx context.Context) error {
 	var failed []error
 
 	for after := ""; ; {
-		unclaimed, err := s.cfg.Store.UnclaimedTasks(ctx, unclaimedAfter, after, repairPage)
+		unclaimed, err := s.UnclaimedTasks(ctx, unclaimedAfter, after, repairPage)
 		failed = append(failed, err)
 
 		for _, task := range unclaimed {
 			after = task.TaskID
 
 			if _, due := s.starts.Try(task.TaskID); due {
-				failed = append(failed, s.cfg.Runs.StartTask(ctx, task))
+				failed = append(failed, s.deps.Runs.StartTask(ctx, task))
 			}
 		}
 
@@ -230,11 +209,11 @@ func (s *Service) loseAbandoned(ctx context.Context) error {
 	var failed []error
 
 	for after := ""; ; {
-		abandoned, err := s.cfg.Store.AbandonedTasks(ctx, abandonedAfter, after, repairPage)
+		abandoned, err := s.AbandonedTasks(ctx, abandonedAfter, after, repairPage)
 		failed = append(failed, err)
 
 		for _, id := range abandoned {
-			_, err := s.cfg.Store.MarkTaskLost(ctx, id, "its worker was lost")
+			_, err := s.MarkTaskLost(ctx, id, "its worker was lost")
 			failed = append(failed, err)
 			after = id
 		}

@@ -23,7 +23,7 @@ func (db *Base) ForkText(ctx context.Context, loopID string) (text domain.ForkTe
 		Scan(append([]any{&text.ChatID, &text.EntryID, &text.StartedAt, &text.Ended, &text.Description},
 			sessions.WorkFields(&text.Session)...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return text, forkNotFound(loopID)
+		return text, ForkNotFound(loopID)
 	}
 
 	if err != nil {
@@ -67,7 +67,8 @@ func (db *Base) ForkText(ctx context.Context, loopID string) (text domain.ForkTe
 	return text, pg.Fault("read what a sub-agent said", err)
 }
 
-func forkNotFound(id string) error {
+// ForkNotFound returns the error of a sub-agent that does not exist.
+func ForkNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "sub_agent_not_found", "sub-agent %s does not exist", id)
 }
 

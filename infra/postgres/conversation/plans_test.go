@@ -28,6 +28,7 @@ import (
 	"everloop/service/history"
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
+	"everloop/service/tasks"
 	"everloop/service/webhooks"
 	"everloop/service/work"
 )
@@ -260,6 +261,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 	grown(t, db)
 	store, seen := recorded(t, db)
 	moves, works := history.NewStore(store.DB, nil), work.NewStore(store.DB)
+	background := tasks.NewStore(store.DB, nil)
 	archive, replays := recordings.NewStore(store.DB), replay.NewStore(store.DB, nil)
 
 	const ages = 100 * 365 * 24 * time.Hour // so that none is deleted
@@ -274,9 +276,9 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"live work":    func() error { _, err := store.LiveWork(ctx, "s1"); return err },
 		"compactions":  func() error { return store.EndCompactionsOfChats(ctx) },
 		"archives":     func() error { _, err := archive.Unarchived(ctx, "", 50); return err },
-		"unclaimed":    func() error { _, err := store.UnclaimedTasks(ctx, time.Minute, "", 200); return err },
-		"abandoned":    func() error { _, err := store.AbandonedTasks(ctx, time.Minute, "", 200); return err },
-		"agents":       func() error { _, err := store.RunningAgents(ctx, time.Minute, "", 200); return err },
+		"unclaimed":    func() error { _, err := background.UnclaimedTasks(ctx, time.Minute, "", 200); return err },
+		"abandoned":    func() error { _, err := background.AbandonedTasks(ctx, time.Minute, "", 200); return err },
+		"agents":       func() error { _, err := background.RunningAgents(ctx, time.Minute, "", 200); return err },
 		"sub-agents":   func() error { _, err := store.IdleSubAgents(ctx, 0, "", 200); return err },
 		"replays":      func() error { _, err := replays.StaleReplays(ctx, time.Minute); return err },
 		"restart":      func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },

@@ -10,21 +10,24 @@ import (
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/tasks"
 )
 
 func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 	t.Parallel()
 
 	j, log, session := pgtest.Session(t)
+	store := tasks.NewStore(j.DB, j.Outbox)
+
 	for _, id := range []string{"t1", "t2"} {
-		_, err := j.AddTask(t.Context(), contract.NewTask{
+		_, err := store.AddTask(t.Context(), contract.NewTask{
 			ID: id, SessionID: session.ID, ChatID: "chat", ToolCallID: "call", Kind: domain.TaskShell,
 			Title: "Start the server", Command: "npm run dev", OutputPath: ".everloop/tasks/" + id + ".log",
 		})
 		require.NoError(t, err)
 	}
 
-	_, err := j.MarkTaskLost(t.Context(), "t1", "the service was restarted")
+	_, err := store.MarkTaskLost(t.Context(), "t1", "the service was restarted")
 	require.NoError(t, err)
 	_, err = j.Pool.Exec(t.Context(), `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state) VALUES ('chat', $1, $2, 'user', 'executing', 'running')`,
@@ -52,9 +55,9 @@ func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 		"Its output is in .everloop/tasks/t1.log.", turns[0].Parts[0].Text)
 
 	exit := 3
-	_, err = j.ClaimTask(t.Context(), "t2", "run", 1)
+	_, err = store.ClaimTask(t.Context(), "t2", "run", 1)
 	require.NoError(t, err)
-	require.NoError(t, j.EndTask(t.Context(), "t2", 1, contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit}))
+	require.NoError(t, store.EndTask(t.Context(), "t2", 1, contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit}))
 	join()
 
 	transcript, err = j.Transcript(

@@ -2,7 +2,6 @@ package pg_test
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
+	"everloop/service/tasks"
 )
 
 // Whatever holds all connections of its kind, the other kinds continue.
@@ -111,7 +111,7 @@ func TestOpen_leasesAreNotTraced(t *testing.T) {
 
 	seen := &seenStatements{}
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2, LeaseConns: 1, Tracer: seen})
-	store := postgres.NewStore(db, &scriptedLog{}, slog.New(slog.DiscardHandler))
+	store := tasks.NewStore(db.DB, nil)
 	before := seen.n.Load()
 	_, err := store.TaskAlive(t.Context(), "none", 1, 0, time.Time{})
 	require.ErrorIs(t, err, domain.ErrFenced)

@@ -18,7 +18,7 @@ func (db *Base) ComputeWork(ctx context.Context, userID string) (work domain.Com
 	}
 
 	rows, _ := db.Pool.Query(ctx, `
-		SELECT `+taskColumns+`
+		SELECT `+TaskColumns+`
 		FROM   sessions s CROSS JOIN LATERAL (
 			SELECT * FROM background_tasks WHERE session_id = s.id AND status = 'running' AND kind = 'shell' OFFSET 0) b
 		WHERE  s.owner_id = $1 AND s.deleted_at IS NULL`, userID)

@@ -1,4 +1,4 @@
-package sessions
+package tasks
 
 import (
 	"context"
@@ -10,30 +10,31 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
 )
 
-// BackgroundTasks lists the background tasks of a session, newest first. The
-// caller may read the session.
-func (db *Base) BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 ORDER BY b.id DESC`, sessionID)
+// List returns the background tasks of a session, newest first. The caller has checked that the
+// session can be read.
+func (s *Store) List(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+sessions.TaskColumns+` FROM background_tasks b WHERE b.session_id = $1 ORDER BY b.id DESC`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
 
 	return tasks, pg.Fault("list background tasks", err)
 }
 
-// BackgroundTask reads one task of a session, where its output is kept, and as
-// which user the session's files are.
-func (db *Base) BackgroundTask(
+// Task returns one task of a session, the path of its output, and the system user of the session's
+// files. The error is task_not_found.
+func (s *Store) Task(
 	ctx context.Context,
 	sessionID domain.SessionID, taskID string,
 ) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error) {
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 AND b.id = $2`, sessionID, taskID)
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+sessions.TaskColumns+` FROM background_tasks b WHERE b.session_id = $1 AND b.id = $2`, sessionID, taskID)
 
 	task, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.BackgroundTask])
 	if err == nil {
-		err = db.Pool.QueryRow(ctx, `
+		err = s.db.Pool.QueryRow(ctx, `
 			SELECT b.output_path, s.sandbox_uid FROM background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1`, taskID).Scan(&outputPath, &sandboxUID)
 	}
@@ -45,10 +46,10 @@ func (db *Base) BackgroundTask(
 	return task, outputPath, sandboxUID, pg.Fault("read background task", err)
 }
 
-// RequestTaskStop flags a running task to be stopped; what carries it out looks
-// at the flag. One that has ended stays as it is.
+// RequestTaskStop sets the stop flag of a running task, which its worker reads. A task that has
+// ended is unchanged.
 func (s *Store) RequestTaskStop(ctx context.Context, sessionID domain.SessionID, taskID string) (task domain.BackgroundTask, err error) {
-	err = s.Update(ctx, func(tx *pg.Tx) error {
+	err = s.outbox.Update(ctx, func(tx *pg.Tx) error {
 		var first bool
 
 		err := tx.QueryRow(ctx, `
@@ -62,35 +63,33 @@ func (s *Store) RequestTaskStop(ctx context.Context, sessionID domain.SessionID,
 			return err
 		}
 
-		task, err = taskRow(ctx, tx, `
+		task, err = sessions.TaskRow(ctx, tx, `
 			UPDATE background_tasks b SET stop_requested = stop_requested OR $3
-			WHERE  b.session_id = $1 AND b.id = $2 RETURNING `+taskColumns, sessionID, taskID, first)
+			WHERE  b.session_id = $1 AND b.id = $2 RETURNING `+sessions.TaskColumns, sessionID, taskID, first)
 		if err != nil || !first {
 			return err
 		}
 
-		return emitTask(tx, task)
+		return sessions.EmitTask(tx, task)
 	})
 
 	return task, pg.Fault("stop background task", err)
 }
 
-// RequestTaskStops flags every running task of a session, which is about to be
-// deleted, and gives them.
-func (db *Base) RequestTaskStops(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
-	rows, _ := db.Pool.Query(ctx, `
+// RequestTaskStops sets the stop flag of all running tasks of a session, and returns these tasks.
+func (s *Store) RequestTaskStops(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		UPDATE background_tasks b SET stop_requested = true
-		WHERE  b.session_id = $1 AND b.status = 'running' RETURNING `+taskColumns, sessionID)
+		WHERE  b.session_id = $1 AND b.status = 'running' RETURNING `+sessions.TaskColumns, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
 
 	return tasks, pg.Fault("stop background tasks", err)
 }
 
-// UnclaimedTasks returns what is needed to start the runs of tasks that none has
-// claimed for longer than age: the start was lost. They are at most limit, in the order of
-// their ids and after one.
-func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error) {
-	rows, _ := db.Pool.Query(ctx, `
+// UnclaimedTasks returns the inputs of tasks whose start was lost: no run has claimed them for
+// longer than age. It returns at most limit, ordered by id, with ids after the given one.
+func (s *Store) UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT b.id, b.session_id, s.owner_id
 		FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
 		WHERE  b.status = 'running' AND b.attempt = 0 AND b.kind = 'shell' AND b.started_at < now() - $1::interval AND b.id > $2
@@ -102,10 +101,10 @@ func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration, after str
 	return tasks, pg.Fault("list unclaimed tasks", err)
 }
 
-// AbandonedTasks returns the running tasks whose worker has sent no heartbeat for longer
-// than age after its lease ended: at most limit, in the order of their ids and after one.
-func (db *Base) AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
-	rows, _ := db.Pool.Query(ctx, `
+// AbandonedTasks returns the running tasks whose lease expired longer than age ago: at most limit,
+// ordered by id, with ids after the given one.
+func (s *Store) AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT id FROM background_tasks
 		WHERE  status = 'running' AND attempt > 0 AND lease_expires_at < now() - $1::interval AND id > $2
 		ORDER  BY id LIMIT $3`, age, after, limit)

@@ -1,4 +1,4 @@
-package sessions_test
+package tasks_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/tasks"
 )
 
 func newTask(session domain.SessionID, id string) contract.NewTask {
@@ -26,6 +27,7 @@ func TestAddTask_parent(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	j, user, session, chat := pgtest.Running(t, db)
+	store := tasks.NewStore(j.DB, j.Outbox)
 
 	_, err := db.Pool.Exec(t.Context(), `
 		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks, loop_id)
@@ -51,11 +53,11 @@ func TestAddTask_parent(t *testing.T) {
 	for call, want := range map[string]*string{"agent": nil, "main": nil, "fork": nil, "own": &parent, "deep": &parent} {
 		in := newTask(session, "task-"+call)
 		in.ChatID, in.ToolCallID = chat, call
-		made, err := j.AddTask(t.Context(), in)
+		made, err := store.AddTask(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, want, made.ParentTaskID, call)
 
-		read, _, _, err := j.BackgroundTask(t.Context(), session, made.TaskID)
+		read, _, _, err := store.Task(t.Context(), session, made.TaskID)
 		require.NoError(t, err)
 		require.Equal(t, want, read.ParentTaskID, call)
 	}
@@ -70,12 +72,13 @@ func TestAddTask_kinds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	j, _, session, _ := pgtest.Running(t, db)
+	store := tasks.NewStore(j.DB, j.Outbox)
 
 	for kind, fits := range map[domain.TaskKind]bool{domain.TaskShell: true, domain.TaskAgent: true, "schedule": false, "publish": false} {
 		in := newTask(session, "task-"+string(kind))
 		in.Kind = kind
 
-		task, err := j.AddTask(t.Context(), in)
+		task, err := store.AddTask(t.Context(), in)
 		if fits {
 			require.NoError(t, err)
 			require.Equal(t, kind, task.Kind)
@@ -88,30 +91,31 @@ func TestAddTask_kinds(t *testing.T) {
 func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	j, log, session := pgtest.Session(t)
-	made, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	store := tasks.NewStore(j.DB, j.Outbox)
+	made, err := store.AddTask(t.Context(), newTask(session.ID, "t1"))
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskRunning, made.Status)
-	again, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	again, err := store.AddTask(t.Context(), newTask(session.ID, "t1"))
 	require.NoError(t, err)
 	require.Equal(t, made, again)
 
-	claim, err := j.ClaimTask(t.Context(), "t1", "run-1", 1)
+	claim, err := store.ClaimTask(t.Context(), "t1", "run-1", 1)
 	require.NoError(t, err)
 	require.Equal(t, "npm run dev", claim.Command)
 	require.Equal(t, ".everloop/tasks/t1.log", claim.OutputPath)
 	require.Equal(t, session.SandboxUID, claim.Session.SandboxUID)
 	require.Equal(t, domain.SessionEnv{"A": "b"}, claim.Session.Env)
-	same, err := j.ClaimTask(t.Context(), "t1", "run-1", 1)
+	same, err := store.ClaimTask(t.Context(), "t1", "run-1", 1)
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskRunning, same.Status, "an answer that was lost is asked for again by the same attempt")
 
-	require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+	require.NoError(t, store.TaskStarted(t.Context(), "t1", 1, 4711))
 
 	at := time.Now().UTC().Truncate(time.Millisecond)
-	stop, err := j.TaskAlive(t.Context(), "t1", 1, 100, at)
+	stop, err := store.TaskAlive(t.Context(), "t1", 1, 100, at)
 	require.NoError(t, err)
 	require.False(t, stop)
-	row, path, uid, err := j.BackgroundTask(t.Context(), session.ID, "t1")
+	row, path, uid, err := store.Task(t.Context(), session.ID, "t1")
 	require.NoError(t, err)
 	require.Equal(t, 4711, *row.PID)
 	require.EqualValues(t, 100, row.OutputBytes)
@@ -119,28 +123,28 @@ func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 	require.Equal(t, claim.OutputPath, path)
 	require.Equal(t, session.SandboxUID, uid)
 
-	flagged, err := j.RequestTaskStop(t.Context(), session.ID, "t1")
+	flagged, err := store.RequestTaskStop(t.Context(), session.ID, "t1")
 	require.NoError(t, err)
 	require.True(t, flagged.StopRequested)
-	stop, err = j.TaskAlive(t.Context(), "t1", 1, 100, time.Time{})
+	stop, err = store.TaskAlive(t.Context(), "t1", 1, 100, time.Time{})
 	require.NoError(t, err)
 	require.True(t, stop)
 
-	require.ErrorIs(t, j.EndTask(t.Context(), "t1", 2, contract.TaskEnd{Status: domain.TaskStopped}), domain.ErrFenced)
-	require.NoError(t, j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskStopped, OutputBytes: 120}))
+	require.ErrorIs(t, store.EndTask(t.Context(), "t1", 2, contract.TaskEnd{Status: domain.TaskStopped}), domain.ErrFenced)
+	require.NoError(t, store.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskStopped, OutputBytes: 120}))
 	require.ErrorIs(
 		t,
-		j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted}),
+		store.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted}),
 		domain.ErrFenced,
 		"a task ends once",
 	)
-	status, err := j.MarkTaskLost(t.Context(), "t1", "too late")
+	status, err := store.MarkTaskLost(t.Context(), "t1", "too late")
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskStopped, status)
-	after, err := j.ClaimTask(t.Context(), "t1", "run-1", 2)
+	after, err := store.ClaimTask(t.Context(), "t1", "run-1", 2)
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskStopped, after.Status)
-	row, _, _, err = j.BackgroundTask(t.Context(), session.ID, "t1")
+	row, _, _, err = store.Task(t.Context(), session.ID, "t1")
 	require.NoError(t, err)
 	require.EqualValues(t, 120, row.OutputBytes)
 	require.Nil(t, row.PID)
@@ -165,24 +169,25 @@ func TestBackgroundTasksAreBounded(t *testing.T) {
 	t.Parallel()
 
 	j, _, session := pgtest.Session(t)
+	store := tasks.NewStore(j.DB, j.Outbox)
 	for i := range 20 {
-		_, err := j.AddTask(t.Context(), newTask(session.ID, fmt.Sprintf("t%d", i)))
+		_, err := store.AddTask(t.Context(), newTask(session.ID, fmt.Sprintf("t%d", i)))
 		require.NoError(t, err)
 	}
 
-	_, err := j.AddTask(t.Context(), newTask(session.ID, "t20"))
+	_, err := store.AddTask(t.Context(), newTask(session.ID, "t20"))
 	require.True(t, domain.HasCode(err, "too_many_tasks"))
-	ids, err := j.RequestTaskStops(t.Context(), session.ID)
+	ids, err := store.RequestTaskStops(t.Context(), session.ID)
 	require.NoError(t, err)
 	require.Len(t, ids, 20)
-	stopped, err := j.ClaimTask(t.Context(), "t0", "run", 1)
+	stopped, err := store.ClaimTask(t.Context(), "t0", "run", 1)
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskStopped, stopped.Status)
-	_, err = j.AddTask(t.Context(), newTask(session.ID, "t20"))
+	_, err = store.AddTask(t.Context(), newTask(session.ID, "t20"))
 	require.NoError(t, err)
-	_, err = j.AddTask(t.Context(), newTask("no-session", "t21"))
+	_, err = store.AddTask(t.Context(), newTask("no-session", "t21"))
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
-	_, err = j.ClaimTask(t.Context(), "none", "run", 1)
+	_, err = store.ClaimTask(t.Context(), "none", "run", 1)
 	require.True(t, domain.HasCode(err, "task_not_found"))
 }
 
@@ -202,22 +207,23 @@ func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j, _, session := pgtest.Session(t)
-			_, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+			store := tasks.NewStore(j.DB, j.Outbox)
+			_, err := store.AddTask(t.Context(), newTask(session.ID, "t1"))
 			require.NoError(t, err)
-			_, err = j.ClaimTask(t.Context(), "t1", "run-1", 1)
+			_, err = store.ClaimTask(t.Context(), "t1", "run-1", 1)
 			require.NoError(t, err)
 
 			if again.started {
-				require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+				require.NoError(t, store.TaskStarted(t.Context(), "t1", 1, 4711))
 			}
 
-			claim, err := j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
+			claim, err := store.ClaimTask(t.Context(), "t1", again.run, again.attempt)
 			require.NoError(t, err)
 			require.True(t, claim.Held, "its worker is alive")
 			require.Equal(t, domain.TaskRunning, claim.Status)
 			_, err = j.Pool.Exec(t.Context(), `UPDATE background_tasks SET lease_expires_at = now() - interval '1 second'`)
 			require.NoError(t, err)
-			claim, err = j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
+			claim, err = store.ClaimTask(t.Context(), "t1", again.run, again.attempt)
 			require.NoError(t, err)
 			require.Equal(t, domain.TaskLost, claim.Status)
 		})
@@ -228,9 +234,10 @@ func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 func TestBackgroundTaskEndsOnce(t *testing.T) {
 	t.Parallel()
 	j, log, session := pgtest.Session(t)
-	_, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	store := tasks.NewStore(j.DB, j.Outbox)
+	_, err := store.AddTask(t.Context(), newTask(session.ID, "t1"))
 	require.NoError(t, err)
-	_, err = j.ClaimTask(t.Context(), "t1", "run", 1)
+	_, err = store.ClaimTask(t.Context(), "t1", "run", 1)
 	require.NoError(t, err)
 
 	var group sync.WaitGroup
@@ -238,11 +245,11 @@ func TestBackgroundTaskEndsOnce(t *testing.T) {
 		group.Go(func() {
 			switch i % 3 {
 			case 0:
-				_ = j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted})
+				_ = store.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted})
 			case 1:
-				_, _ = j.MarkTaskLost(t.Context(), "t1", "lost")
+				_, _ = store.MarkTaskLost(t.Context(), "t1", "lost")
 			case 2:
-				_, _ = j.ClaimTask(t.Context(), "t1", "run", 2)
+				_, _ = store.ClaimTask(t.Context(), "t1", "run", 2)
 			}
 		})
 	}

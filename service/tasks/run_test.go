@@ -1,6 +1,6 @@
 //go:build linux
 
-package background_test
+package tasks_test
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
@@ -95,12 +94,12 @@ type place struct {
 	session domain.Session
 	client  client.Client
 	queue   string
-	tasks   *background.Tasks
+	runner  *tasks.Runner
 	worker  worker.Worker
 	files   toolbox.Files
 }
 
-func newPlace(t *testing.T, limits background.TaskLimits) *place {
+func newPlace(t *testing.T, limits tasks.Limits) *place {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 
@@ -121,15 +120,13 @@ func newPlace(t *testing.T, limits background.TaskLimits) *place {
 		queue: testkit.Prefix(t), files: toolbox.Files{Store: workspace.New(workspaceDir(t))},
 	}
 	p.journal = postgres.NewStore(db, p.log, logger)
-	p.Service, err = tasks.New(tasks.Config{
-		Store: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
+	p.Service = tasks.New(tasks.Deps{
+		DB: db.DB, Outbox: p.journal.Outbox, Chats: p.journal.ChatStore(), Runs: temporal.Runs{Client: c, Queue: p.queue},
+		Signals: p.bus, Workspaces: p.files, Logger: logger,
 	})
-	require.NoError(t, err)
-
-	p.tasks = &background.Tasks{
-		Store: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
-		Environment: secrets.Buckets{Store: accounts.New(p.journal.DB)},
-		Limits:      limits, Logger: logger,
+	p.runner = &tasks.Runner{
+		Store: p.Store, Signals: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Root: p.files.Root,
+		Env: secrets.Buckets{Store: accounts.New(db.DB)}.ToolEnv, Limits: limits, Logger: logger,
 	}
 
 	return p
@@ -152,8 +149,7 @@ func (p *place) work() *place {
 	p.t.Helper()
 	p.worker = worker.New(p.client, p.queue, worker.Options{WorkerStopTimeout: patience})
 	p.worker.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.WorkflowTask})
-	contract.RunTask.Handle(p.worker, p.tasks.RunTask)
-	contract.LoseTask.Handle(p.worker, p.tasks.LoseTask)
+	p.runner.Register(p.worker)
 	require.NoError(p.t, p.worker.Start())
 	p.t.Cleanup(func() {
 		if p.worker != nil {
@@ -177,7 +173,7 @@ func (p *place) start(command string) domain.BackgroundTask {
 
 func (p *place) look(id string) domain.BackgroundTask {
 	p.t.Helper()
-	task, _, _, err := p.journal.BackgroundTask(p.t.Context(), p.session.ID, id)
+	task, _, _, err := p.Task(p.t.Context(), p.session.ID, id)
 	require.NoError(p.t, err)
 
 	return task
@@ -212,37 +208,31 @@ func (p *place) untilSays(id, line string) {
 	}, patience, 20*time.Millisecond)
 }
 
-// away is an environment whose store does not answer at first.
-type away struct {
-	background.Environment
-	left atomic.Int32
-}
-
-func (a *away) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
-	if a.left.Add(-1) >= 0 {
-		return nil, domain.Unavailablef("PostgreSQL", errors.New("connection refused"))
-	}
-
-	return a.Environment.ToolEnv(ctx, session)
-}
-
-// A store that is away between the claim and the start of the command ends no task.
-func TestRunTask_storeAwayBeforeItStarts(t *testing.T) {
+// A store that is unavailable between the claim and the start of the command ends no task.
+func TestRunner_RunTask_storeUnavailableBeforeStart(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{})
-	environment := &away{Environment: p.tasks.Environment}
-	environment.left.Store(2)
-	p.tasks.Environment = environment
+	p := newPlace(t, tasks.Limits{})
+	env := p.runner.Env
+
+	var reads atomic.Int32
+
+	p.runner.Env = func(ctx context.Context, session domain.Session) (map[string]string, error) {
+		if reads.Add(1) <= 2 {
+			return nil, domain.Unavailablef("PostgreSQL", errors.New("connection refused"))
+		}
+
+		return env(ctx, session)
+	}
 	p.work()
 
 	task := p.start(`test "$GREETING" = "good day"`)
 	require.Equal(t, domain.TaskCompleted, p.untilEnded(task.TaskID).Status)
-	require.Negative(t, environment.left.Load(), "it was read again")
+	require.EqualValues(t, 3, reads.Load(), "it was read again")
 }
 
-func TestRunTask_runsToEnd(t *testing.T) {
+func TestRunner_RunTask_runsToEnd(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{}).work()
+	p := newPlace(t, tasks.Limits{}).work()
 	// The two streams are read side by side: each line waits until the one before is in the log.
 	task := p.start(`logged() { until grep -qs "$1" .everloop/tasks/*; do sleep 0.05; done; }
 		echo "$GREETING"; logged day; echo trouble >&2; logged trouble; pwd; exit 4`)
@@ -271,13 +261,13 @@ func TestRunTask_runsToEnd(t *testing.T) {
 	require.Len(t, list, 2)
 }
 
-func TestRunTask_stop(t *testing.T) {
+func TestRunner_RunTask_stop(t *testing.T) {
 	t.Parallel()
 
 	for name, deaf := range map[string]bool{"by the bus": false, "by its flag": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t, background.TaskLimits{}).work()
+			p := newPlace(t, tasks.Limits{}).work()
 			p.bus.deaf = deaf
 			task := p.start("echo up; (sleep 600; echo never) & sleep 600")
 			p.untilSays(task.TaskID, "up")
@@ -294,9 +284,9 @@ func TestRunTask_stop(t *testing.T) {
 	}
 }
 
-func TestRunTask_stoppedBeforeStart(t *testing.T) {
+func TestRunner_RunTask_stoppedBeforeStart(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{})
+	p := newPlace(t, tasks.Limits{})
 	task := p.start("touch ran")
 	require.NoError(t, p.StopAll(t.Context(), p.session.ID))
 	p.work()
@@ -315,14 +305,14 @@ func (p *place) root() string {
 	return root
 }
 
-func TestRunTask_limits(t *testing.T) {
+func TestRunner_RunTask_limits(t *testing.T) {
 	t.Parallel()
-	slowly := newPlace(t, background.TaskLimits{Time: 1500 * time.Millisecond}).work()
+	slowly := newPlace(t, tasks.Limits{Time: 1500 * time.Millisecond}).work()
 	slow := slowly.start("echo up; sleep 600")
 	ended := slowly.untilEnded(slow.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
 	require.Contains(t, *ended.Reason, "time limit")
-	p := newPlace(t, background.TaskLimits{Output: 4096}).work()
+	p := newPlace(t, tasks.Limits{Output: 4096}).work()
 	loud := p.start("yes")
 	ended = p.untilEnded(loud.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
@@ -330,12 +320,12 @@ func TestRunTask_limits(t *testing.T) {
 	require.LessOrEqual(t, ended.OutputBytes, int64(4096))
 }
 
-func TestRunTask_deadWorkerLosesTask(t *testing.T) {
+func TestRunner_RunTask_deadWorkerLosesTask(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{})
+	p := newPlace(t, tasks.Limits{})
 	task := p.start("touch ran")
 	// A worker claims it, and is heard of no more.
-	claim, err := p.journal.ClaimTask(t.Context(), task.TaskID, "run", 7)
+	claim, err := p.ClaimTask(t.Context(), task.TaskID, "run", 7)
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskRunning, claim.Status)
 	p.work()
@@ -344,21 +334,21 @@ func TestRunTask_deadWorkerLosesTask(t *testing.T) {
 	require.Contains(t, *ended.Reason, "worker was lost")
 	require.NoFileExists(t, filepath.Join(p.root(), "ran"))
 	// What the dead worker would write now changes nothing.
-	require.ErrorIs(t, p.journal.EndTask(t.Context(), task.TaskID, 7, contract.TaskEnd{Status: domain.TaskCompleted}), domain.ErrFenced)
-	_, err = p.journal.TaskAlive(t.Context(), task.TaskID, 7, 1, time.Now())
+	require.ErrorIs(t, p.EndTask(t.Context(), task.TaskID, 7, contract.TaskEnd{Status: domain.TaskCompleted}), domain.ErrFenced)
+	_, err = p.TaskAlive(t.Context(), task.TaskID, 7, 1, time.Now())
 	require.ErrorIs(t, err, domain.ErrFenced)
-	require.ErrorIs(t, p.journal.TaskStarted(t.Context(), task.TaskID, 7, 1), domain.ErrFenced)
+	require.ErrorIs(t, p.TaskStarted(t.Context(), task.TaskID, 7, 1), domain.ErrFenced)
 }
 
-func TestRunTask_fencedKillsProcess(t *testing.T) {
+func TestRunner_RunTask_fencedKillsProcess(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{}).work()
+	p := newPlace(t, tasks.Limits{}).work()
 	task := p.start("echo up; while sleep 0.1; do echo alive >> alive.txt; done")
 	p.untilSays(task.TaskID, "up")
 	require.Eventually(
 		t, func() bool { _, err := os.Stat(filepath.Join(p.root(), "alive.txt")); return err == nil }, patience, 20*time.Millisecond,
 	)
-	status, err := p.journal.MarkTaskLost(t.Context(), task.TaskID, "given up")
+	status, err := p.MarkTaskLost(t.Context(), task.TaskID, "given up")
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskLost, status)
 	run := p.client.GetWorkflow(t.Context(), "task/"+task.TaskID, "")
@@ -376,9 +366,9 @@ func TestRunTask_fencedKillsProcess(t *testing.T) {
 	require.Equal(t, "given up", *p.look(task.TaskID).Reason)
 }
 
-func TestRunTask_workerShutdownLosesTask(t *testing.T) {
+func TestRunner_RunTask_workerShutdownLosesTask(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{Drain: 300 * time.Millisecond}).work()
+	p := newPlace(t, tasks.Limits{Drain: 300 * time.Millisecond}).work()
 	task := p.start("echo up; sleep 600")
 	p.untilSays(task.TaskID, "up")
 	p.worker.Stop()
@@ -388,9 +378,9 @@ func TestRunTask_workerShutdownLosesTask(t *testing.T) {
 	require.Equal(t, "the service was restarted", *ended.Reason)
 }
 
-func TestTasks_StartShell_oncePerCall(t *testing.T) {
+func TestService_StartShell_oncePerCall(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{}).work()
+	p := newPlace(t, tasks.Limits{}).work()
 	in := tools.NewShell{SessionID: p.session.ID, ToolCallID: domain.NewToolCallID(), Title: "once", Command: "echo x >> times"}
 	first, err := p.StartShell(t.Context(), in)
 	require.NoError(t, err)
@@ -405,20 +395,20 @@ func TestTasks_StartShell_oncePerCall(t *testing.T) {
 	require.Equal(t, "x\n", string(content))
 }
 
-func TestTasks_repairAfterCrash(t *testing.T) {
+func TestService_repairAfterCrash(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, background.TaskLimits{})
+	p := newPlace(t, tasks.Limits{})
 	prefix := testkit.Prefix(t) // tasks are runs, whose ids all tests share
 	unstarted, abandoned, fresh := prefix+"-unstarted", prefix+"-abandoned", prefix+"-fresh"
 	add := func(id string) {
-		_, err := p.journal.AddTask(t.Context(), contract.NewTask{
+		_, err := p.AddTask(t.Context(), contract.NewTask{
 			ID: id, SessionID: p.session.ID, Kind: domain.TaskShell, Title: id, Command: "touch " + id, OutputPath: tools.TaskLogPath(id),
 		})
 		require.NoError(t, err)
 	}
 	add(unstarted) // the process died between the commit and the start
 	add(abandoned) // its worker died and Temporal has forgotten it
-	_, err := p.journal.ClaimTask(t.Context(), abandoned, "run", 1)
+	_, err := p.ClaimTask(t.Context(), abandoned, "run", 1)
 	require.NoError(t, err)
 	_, err = p.journal.Pool.Exec(t.Context(), `
 		UPDATE background_tasks SET started_at = now() - interval '1 hour', lease_expires_at = lease_expires_at - interval '1 hour'`)

@@ -1,4 +1,4 @@
-package background
+package tasks
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
@@ -18,47 +19,32 @@ import (
 	"everloop/internal/retry"
 )
 
-// Tasks carries out background tasks: commands that outlive the chat that
-// started them. A task runs in one long activity and is never run again: when
-// its worker dies it is lost, with a reason.
-type Tasks struct {
-	Store       TaskRecords
-	Stops       TaskStops
-	Sandbox     tools.Sandbox
-	Workspaces  tools.Workspaces
-	Roots       Roots
-	Environment Environment
-	Limits      TaskLimits
-	Logger      *slog.Logger
+// Runner runs background commands. A command runs in one long activity and is never repeated: when
+// its worker crashes the task is lost.
+type Runner struct {
+	Store      *Store
+	Signals    Signals
+	Sandbox    tools.Sandbox
+	Workspaces tools.Workspaces
+	// Root returns the directory of a session's files on this machine.
+	Root func(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
+	// Env returns the variables of a session's commands.
+	Env    func(ctx context.Context, session domain.Session) (map[string]string, error)
+	Limits Limits
+	Logger *slog.Logger
 
 	running durable.Shared[string, contract.RunTaskOut] // by task
 	awaited durable.Shared[string, contract.RunTaskOut] // by task
 }
 
-// TaskLimits bound one background task; zero fields take the defaults.
-type TaskLimits struct {
+// Limits bound one background command; zero fields select the defaults.
+type Limits struct {
 	Time   time.Duration // 24 h
 	Output int64         // bytes of the log; 256 MiB
-	Drain  time.Duration // what a task is given to end by itself when its worker shuts down; 5 s
+	Drain  time.Duration // for the command to end after its worker starts to shut down; 5 s
 }
 
-// TaskRecords keep background tasks. Writes are fenced by the attempt.
-type TaskRecords interface {
-	ClaimTask(ctx context.Context, taskID, runID string, attempt int) (contract.ClaimedTask, error)
-	TaskStarted(ctx context.Context, taskID string, attempt, pid int) error
-	TaskAlive(ctx context.Context, taskID string, attempt int, bytes int64, lastOutput time.Time) (stop bool, err error)
-	EndTask(ctx context.Context, taskID string, attempt int, end contract.TaskEnd) error
-	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
-	TaskStatus(ctx context.Context, taskID string) (domain.TaskStatus, error)
-}
-
-// TaskStops broadcasts the stop of a task. The flag in the database is the truth: watch
-// first, then read it.
-type TaskStops interface {
-	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
-}
-
-// Reasons for which a task is ended from outside.
+// Causes of a kill.
 var (
 	errTaskStopped = errors.New("stopped on request")
 	errTaskTime    = errors.New("its time limit was over")
@@ -68,18 +54,18 @@ var (
 	errTaskDrained = errors.New("the service was restarted")
 )
 
-// A task reports that it is alive this often, and kills itself when it could not
-// for so long: two thirds of its lease.
+// taskBeat is the interval of heartbeats to the database. taskAlone is how long they can fail before
+// the command is killed: two thirds of the lease.
 const (
 	taskBeat  = time.Second
 	taskAlone = 20 * time.Second
 )
 
-// taskHeldPoll is how often a task that another worker runs is looked at.
+// taskHeldPoll is the interval at which a task that another worker runs is read.
 const taskHeldPoll = 2 * time.Second
 
-func (t *Tasks) limits() TaskLimits {
-	l := t.Limits
+func (r *Runner) limits() Limits {
+	l := r.Limits
 	if l.Time == 0 {
 		l.Time = 24 * time.Hour
 	}
@@ -95,41 +81,46 @@ func (t *Tasks) limits() TaskLimits {
 	return l
 }
 
-// RunTask carries out one background task to its end. A task continues also when
-// the server has given its attempt up; a later attempt joins it.
-func (t *Tasks) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
-	return t.running.Run(ctx, in.TaskID, 0, func(ctx context.Context) (contract.RunTaskOut, error) {
-		return t.runTask(ctx, in)
+// Register binds the activities of the runner to their names.
+func (r *Runner) Register(w worker.ActivityRegistry) {
+	contract.RunTask.Handle(w, r.RunTask)
+	contract.LoseTask.Handle(w, r.LoseTask)
+	contract.AwaitTask.Handle(w, r.AwaitTask)
+}
+
+// RunTask runs one background command to its end. The command continues when the server has given up
+// the attempt; a later attempt joins it.
+func (r *Runner) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
+	return r.running.Run(ctx, in.TaskID, 0, func(ctx context.Context) (contract.RunTaskOut, error) {
+		return r.runTask(ctx, in)
 	})
 }
 
-// Drain waits until the ends of all tasks are recorded, when the worker has
-// stopped.
-func (t *Tasks) Drain(ctx context.Context) { t.running.Wait(ctx) }
+// Drain waits until the ends of all tasks are recorded. It is called after the worker has stopped.
+func (r *Runner) Drain(ctx context.Context) { r.running.Wait(ctx) }
 
-func (t *Tasks) runTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
-	stop, unwatch := t.Stops.WatchTaskStop(in.TaskID)
+func (r *Runner) runTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
+	stop, unwatch := r.Signals.WatchTaskStop(in.TaskID)
 	defer unwatch()
 
 	attempt := int(activity.GetInfo(ctx).Attempt)
 
-	task, err := t.claim(ctx, in, attempt)
+	task, err := r.claim(ctx, in, attempt)
 	if err != nil || task.Status != domain.TaskRunning {
 		return contract.RunTaskOut{Status: task.Status}, err
 	}
 
-	end := t.execute(ctx, task, stop)
+	end := r.execute(ctx, task, stop)
 
-	return t.record(context.WithoutCancel(ctx), task, end)
+	return r.record(context.WithoutCancel(ctx), task, end)
 }
 
-// claim takes the task for this attempt. The same attempt may ask again: its
-// answer may have been lost, and an answer lost is not a worker lost. While another
+// claim claims the task for this attempt, and repeats a claim whose answer was lost. While another
 // worker runs the task, claim waits for its end.
-func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (task contract.ClaimedTask, err error) {
+func (r *Runner) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (task contract.ClaimedTask, err error) {
 	for {
 		err = retryWrite(ctx, taskAlone, func() error {
-			task, err = t.Store.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
+			task, err = r.Store.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
 			return err
 		})
 		if err != nil || !task.Held {
@@ -150,9 +141,9 @@ func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (
 	return task, err
 }
 
-// execute runs the command and gives how it ended.
-func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-chan struct{}) contract.TaskEnd {
-	limits := t.limits()
+// execute runs the command and returns how it ended.
+func (r *Runner) execute(ctx context.Context, task contract.ClaimedTask, stop <-chan struct{}) contract.TaskEnd {
+	limits := r.limits()
 
 	run, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
@@ -160,14 +151,14 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	clock := time.AfterFunc(limits.Time, func() { kill(errTaskTime) })
 	defer clock.Stop()
 
-	view, err := t.prepare(ctx, task)
+	view, err := r.prepare(ctx, task)
 	if err != nil {
-		return t.notStarted(task, err)
+		return r.notStarted(task, err)
 	}
 
-	log, err := t.openLog(ctx, view, task, limits.Output, func() { kill(errTaskOutput) })
+	log, err := r.openLog(ctx, view, task, limits.Output, func() { kill(errTaskOutput) })
 	if err != nil {
-		return t.notStarted(task, err)
+		return r.notStarted(task, err)
 	}
 
 	started := make(chan int, 1)
@@ -176,10 +167,10 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	go func() {
 		defer close(watched)
 
-		t.watch(run, kill, task, log, stop, started, limits.Drain)
+		r.watch(run, kill, task, log, stop, started, limits.Drain)
 	}()
 
-	exit, err := t.Sandbox.Run(run, tools.Command{
+	exit, err := r.Sandbox.Run(run, tools.Command{
 		Session: view, Argv: []string{"bash", "-c", task.Command}, Env: tools.Environment(view.Env),
 		Stdout: log.Stdout(), Stderr: log.Stderr(), Started: func(pid int) { started <- pid },
 	})
@@ -189,12 +180,12 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	<-watched
 
 	if closing := log.Close(); closing != nil {
-		t.Logger.Warn("part of a background task's log was not written", "task_id", task.ID, "error", closing)
+		r.Logger.Warn("part of a background task's log was not written", "task_id", task.ID, "error", closing)
 	}
 
 	end := ended(exit, err, cause, limits)
 	if domain.AsError(err).Kind == domain.Internal && err != nil && cause == nil {
-		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
+		r.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
 	}
 
 	end.OutputBytes, end.LastOutputAt = log.Written()
@@ -203,22 +194,22 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	return end
 }
 
-// prepare makes what a task needs before its command starts. An engine that is away for a
-// moment does not end the task: nothing has run, and the lease holds for twice as long.
-func (t *Tasks) prepare(ctx context.Context, task contract.ClaimedTask) (tools.SessionView, error) {
+// prepare reads the environment and writes the script of a task. It retries while an engine is
+// unavailable, for a third of the lease: nothing has run yet.
+func (r *Runner) prepare(ctx context.Context, task contract.ClaimedTask) (tools.SessionView, error) {
 	session := task.Session
 	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
 
 	attempt := func() (err error) {
-		if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
+		if view.Env, err = r.Env(ctx, session); err != nil {
 			return err
 		}
 
-		if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
+		if view.Root, err = r.Root(ctx, session.ID, session.SandboxUID); err != nil {
 			return err
 		}
 
-		return t.writeScript(ctx, view, task)
+		return r.writeScript(ctx, view, task)
 	}
 
 	err := retry.Writes(taskAlone/2).Do(ctx, attempt, func(err error) bool { return domain.AsError(err).Kind == domain.Unavailable })
@@ -226,14 +217,14 @@ func (t *Tasks) prepare(ctx context.Context, task contract.ClaimedTask) (tools.S
 	return view, err
 }
 
-// writeScript writes the script of a task to the file that its command runs. As an
-// argument of the command a long one would not fit.
-func (t *Tasks) writeScript(ctx context.Context, view tools.SessionView, task contract.ClaimedTask) error {
+// writeScript writes the script of a task to the file that its command runs. Arguments of commands
+// are too short for scripts.
+func (r *Runner) writeScript(ctx context.Context, view tools.SessionView, task contract.ClaimedTask) error {
 	if task.Script == "" {
 		return nil
 	}
 
-	files, err := t.Workspaces.Open(ctx, view)
+	files, err := r.Workspaces.Open(ctx, view)
 	if err != nil {
 		return err
 	}
@@ -244,10 +235,10 @@ func (t *Tasks) writeScript(ctx context.Context, view tools.SessionView, task co
 	return err
 }
 
-func (t *Tasks) openLog(
+func (r *Runner) openLog(
 	ctx context.Context, view tools.SessionView, task contract.ClaimedTask, limit int64, full func(),
 ) (*commands.TaskLog, error) {
-	files, err := t.Workspaces.Open(ctx, view)
+	files, err := r.Workspaces.Open(ctx, view)
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +252,9 @@ func (t *Tasks) openLog(
 	return commands.NewTaskLog(file, limit, full), nil
 }
 
-// watch sends heartbeats to the database while the command runs and kills it when it must
-// end: on request, with its worker, or when another worker has taken it over.
-func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *commands.TaskLog,
+// watch sends heartbeats to the database while the command runs. It kills the command on request, at
+// the end of its worker, and when another worker has the task.
+func (r *Runner) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *commands.TaskLog,
 	stop <-chan struct{}, started <-chan int, drain time.Duration,
 ) {
 	beat := time.NewTicker(taskBeat)
@@ -277,28 +268,28 @@ func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task co
 		case <-run.Done():
 			return
 		case pid := <-started:
-			t.onHeartbeat(kill, &lastBeat, false, t.started(run, task, pid))
+			r.onHeartbeat(kill, &lastBeat, false, r.started(run, task, pid))
 		case <-draining:
 			draining = nil
 
 			timer := time.AfterFunc(drain, func() { kill(errTaskDrained) })
 			defer timer.Stop()
-		case <-stop: // the flag is the truth
-			t.alive(run, kill, &lastBeat, task, log)
+		case <-stop: // the flag in the database decides
+			r.alive(run, kill, &lastBeat, task, log)
 		case <-beat.C:
-			t.alive(run, kill, &lastBeat, task, log)
+			r.alive(run, kill, &lastBeat, task, log)
 		}
 	}
 }
 
-func (t *Tasks) started(run context.Context, task contract.ClaimedTask, pid int) error {
+func (r *Runner) started(run context.Context, task contract.ClaimedTask, pid int) error {
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
 
-	return t.Store.TaskStarted(ctx, task.ID, task.Attempt, pid)
+	return r.Store.TaskStarted(ctx, task.ID, task.Attempt, pid)
 }
 
-func (t *Tasks) alive(
+func (r *Runner) alive(
 	run context.Context, kill context.CancelCauseFunc, lastBeat *time.Time, task contract.ClaimedTask, log *commands.TaskLog,
 ) {
 	bytes, last := log.Written()
@@ -306,12 +297,12 @@ func (t *Tasks) alive(
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
 
-	stop, err := t.Store.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
-	t.onHeartbeat(kill, lastBeat, stop, err)
+	stop, err := r.Store.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
+	r.onHeartbeat(kill, lastBeat, stop, err)
 }
 
 // onHeartbeat acts on the reply to a heartbeat.
-func (t *Tasks) onHeartbeat(kill context.CancelCauseFunc, lastBeat *time.Time, stop bool, err error) {
+func (r *Runner) onHeartbeat(kill context.CancelCauseFunc, lastBeat *time.Time, stop bool, err error) {
 	switch {
 	case err == nil && stop:
 		kill(errTaskStopped)
@@ -324,13 +315,13 @@ func (t *Tasks) onHeartbeat(kill context.CancelCauseFunc, lastBeat *time.Time, s
 	}
 }
 
-func (t *Tasks) notStarted(task contract.ClaimedTask, err error) contract.TaskEnd {
-	t.Logger.Error("failed to start a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
+func (r *Runner) notStarted(task contract.ClaimedTask, err error) contract.TaskEnd {
+	r.Logger.Error("failed to start a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
 	return contract.TaskEnd{Status: domain.TaskFailed, Reason: "it could not be started"}
 }
 
-// ended derives how a task ended from its exit, or from why it was killed.
-func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEnd {
+// ended returns how a task ended: by its exit, or by the cause of its kill.
+func ended(exit tools.Exit, err, cause error, limits Limits) contract.TaskEnd {
 	switch {
 	case err == nil && exit.Killed != "":
 		return contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit.Code, Reason: exit.Killed}
@@ -355,10 +346,10 @@ func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEn
 	}
 }
 
-// record writes the end of a task, and retries for up to one minute: a task whose end was
-// not recorded would look lost.
-func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contract.TaskEnd) (contract.RunTaskOut, error) {
-	err := retryWrite(ctx, time.Minute, func() error { return t.Store.EndTask(ctx, task.ID, task.Attempt, end) })
+// record writes the end of a task, and retries for up to one minute, because a task without a recorded
+// end counts as lost.
+func (r *Runner) record(ctx context.Context, task contract.ClaimedTask, end contract.TaskEnd) (contract.RunTaskOut, error) {
+	err := retryWrite(ctx, time.Minute, func() error { return r.Store.EndTask(ctx, task.ID, task.Attempt, end) })
 	if errors.Is(err, domain.ErrFenced) { // another has ended it already
 		return contract.RunTaskOut{Status: domain.TaskLost}, nil
 	}
@@ -366,14 +357,14 @@ func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contr
 	return contract.RunTaskOut{Status: end.Status}, err
 }
 
-// awaitPoll is how often a task that is waited for is looked at.
+// awaitPoll is the interval at which the status of an awaited task is read.
 const awaitPoll = 250 * time.Millisecond
 
 // AwaitTask waits until a task has ended.
-func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
-	return t.awaited.Run(ctx, in.TaskID, durable.AbandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
+func (r *Runner) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
+	return r.awaited.Run(ctx, in.TaskID, durable.AbandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
 		for {
-			status, err := t.Store.TaskStatus(ctx, in.TaskID)
+			status, err := r.Store.TaskStatus(ctx, in.TaskID)
 			if err != nil && domain.AsError(err).Kind == domain.NotFound {
 				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session no longer exists")
 			}
@@ -391,9 +382,9 @@ func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contrac
 	})
 }
 
-// LoseTask ends a task whose work cannot report any more.
-func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
-	status, err := t.Store.MarkTaskLost(ctx, in.TaskID, in.Reason)
+// LoseTask ends a task whose worker cannot report its end.
+func (r *Runner) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
+	status, err := r.Store.MarkTaskLost(ctx, in.TaskID, in.Reason)
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task no longer exists")
 	}

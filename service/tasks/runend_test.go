@@ -1,4 +1,4 @@
-package background
+package tasks
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ func TestEnded_refusedBySandbox(t *testing.T) {
 	t.Parallel()
 
 	refused := domain.Newf(domain.RateLimited, "too_many_commands", "the command did not run")
-	end := ended(tools.Exit{}, refused, nil, TaskLimits{})
+	end := ended(tools.Exit{}, refused, nil, Limits{})
 	require.Equal(t, domain.TaskFailed, end.Status)
 	require.Equal(t, "the command did not run", end.Reason)
-	end = ended(tools.Exit{}, errors.New("no more pids"), nil, TaskLimits{})
+	end = ended(tools.Exit{}, errors.New("no more pids"), nil, Limits{})
 	require.Equal(t, "the sandbox failed", end.Reason)
 }
