@@ -78,6 +78,7 @@ type Temporal struct {
 	claim     *pgx.Conn // has locked the advisory lock of an external database
 
 	stopRefresh func() // stops crashRefresh; nil: it does not run
+	stopPruning context.CancelFunc
 }
 
 // StartTemporal updates the schema, starts the server and returns when the namespace "everloop" is
@@ -170,9 +171,14 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 		return err
 	}
 
-	t.stopRefresh, err = startCrashRefresh(cfg.DatabaseURL, t.transport, t.logger.to)
+	if t.stopRefresh, err = startCrashRefresh(cfg.DatabaseURL, t.transport, t.logger.to); err != nil {
+		return err
+	}
 
-	return err
+	pruning, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stopPruning = stop
+
+	return keepClosedRuns(pruning, t.ClientOptions(), t.logger.to)
 }
 
 func prepareNamespace(ctx context.Context, options client.Options, retention time.Duration) error {
@@ -211,6 +217,10 @@ const temporalStopTime = 5 * time.Second
 // database is consistent at every moment.
 func (t *Temporal) Stop(ctx context.Context) error {
 	t.logger.silence()
+
+	if t.stopPruning != nil {
+		t.stopPruning()
+	}
 
 	if t.stopRefresh != nil {
 		t.stopRefresh()

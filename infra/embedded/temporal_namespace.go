@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// DefaultTemporalRetention is how long closed runs are visible to operators. Users never see
-// them, and each step of a chat adds several events to them.
-const DefaultTemporalRetention = 6 * time.Hour
+// DefaultTemporalRetention is how long closed runs are visible to operators, unless there are more
+// than maxClosedRuns.
+const DefaultTemporalRetention = 7 * 24 * time.Hour
 
 // Limits of the retention: the server rejects less; more would fill the database of a small
 // machine.

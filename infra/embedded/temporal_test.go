@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	busy := keyed(delayed(t, Of[*Temporal](first).Address(), 6*time.Second), testServiceKey)
 	require.NoError(t, prepareNamespace(t.Context(), busy, 7*time.Hour), "a busy machine takes its time for the first answer")
 	require.Equal(t, 7*time.Hour, kept(), "a namespace that is there follows the setting")
+
+	requireClosedRunsBounded(t, c)
 	c.Close()
 
 	cfg.Dir = t.TempDir()
@@ -56,6 +59,50 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	var commit string
 	querySQL(t, server.TCPURL(everloopDatabase), "SHOW synchronous_commit", &commit)
 	require.Equal(t, "on", commit, "only Temporal's own connections may commit asynchronously")
+}
+
+// requireClosedRunsBounded closes runs, and requires that those which closed first are deleted.
+func requireClosedRunsBounded(t *testing.T, c client.Client) {
+	t.Helper()
+
+	closed := func() (ids []string) {
+		list, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: Namespace, Query: closedBefore(time.Now()),
+		})
+		require.NoError(t, err)
+
+		for _, run := range list.GetExecutions() {
+			ids = append(ids, run.GetExecution().GetWorkflowId())
+		}
+
+		slices.Sort(ids)
+
+		return ids
+	}
+	is := func(want ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return slices.Equal(want, closed()) }, time.Minute, 50*time.Millisecond)
+	}
+
+	for _, id := range []string{"open", "first", "second", "third"} {
+		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "no-worker"}, "Chat")
+		require.NoError(t, err)
+
+		if id != "open" {
+			require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "closed"))
+		}
+	}
+
+	is("first", "second", "third")
+
+	deleted, err := pruneClosedRuns(t.Context(), c, 3)
+	require.NoError(t, err)
+	require.Zero(t, deleted)
+
+	deleted, err = pruneClosedRuns(t.Context(), c, 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), deleted)
+	is("third")
 }
 
 // delayed returns an address that leads to another one, after a while.

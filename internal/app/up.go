@@ -27,7 +27,7 @@ type Up struct {
 
 	TemporalAddr      string        `default:"127.0.0.1:7233" env:"TEMPORAL_ADDR" help:"Where the embedded Temporal listens."`
 	TemporalUIAddr    string        `name:"temporal-ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where Temporal's web UI listens."`
-	TemporalRetention time.Duration `name:"temporal-retention" default:"6h" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
+	TemporalRetention time.Duration `name:"temporal-retention" default:"168h" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
 	PostgresBinDir    string        `type:"path" help:"PostgreSQL bin directory; auto-detected when unset."`
 
 	companion.Settings `embed:""`

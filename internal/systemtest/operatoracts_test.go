@@ -80,10 +80,12 @@ func TestChat_cancelledInTemporal(t *testing.T) {
 func TestChat_resetInTemporal(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	root, err := s.acts.Tools.Root(t.Context(), "", 0)
+	session := s.session()
+	owned, err := s.journal.OwnSession(t.Context(), s.caller.User, session)
+	require.NoError(t, err)
+	root, err := s.acts.Tools.Root(t.Context(), session, owned.SandboxUID)
 	require.NoError(t, err)
 
-	session := s.session()
 	workflow := durable.SessionWorkflowID(string(session))
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{bash("echo once >> reset")}}, {"calls": []obj{ask()}}, {"text": "thank you"},

@@ -26,7 +26,7 @@ type Temporal struct {
 	Addr        string        `default:"127.0.0.1:7233" env:"TEMPORAL_ADDR" help:"Where Temporal listens. It asks for a key, and does not encrypt: keep it on a private network."`
 	APIKey      string        `name:"api-key" env:"TEMPORAL_API_KEY" help:"Key of at least 32 characters by which the other roles reach Temporal; when unset, one is made and kept in temporal-key below KEY_DIR."`
 	DataDir     string        `default:"./data" env:"DATA_DIR" type:"path" help:"Directory of temporal-key, unless KEY_DIR is set."`
-	Retention   time.Duration `name:"retention" default:"6h" help:"How long the server keeps closed runs for operators to look at."`
+	Retention   time.Duration `name:"retention" default:"168h" help:"How long the server keeps closed runs for operators to look at."`
 	UIAddr      string        `name:"ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where the web UI listens; /healthz answers there once Temporal is ready."`
 
 	flags.Keys  `embed:""`
