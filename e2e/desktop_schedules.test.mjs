@@ -39,7 +39,7 @@ describe('desktop, schedules', {
     await page.getByLabel('Prompt').press('End');
     await page.getByLabel('Prompt').press('ArrowLeft');
     await page.getByLabel('Prompt').press('ArrowLeft');
-    const insert = page.getByRole('group', { name: 'Insert a value of the run' });
+    const insert = page.getByRole('group', { name: 'Insert a value' });
     await insert.getByRole('button', { name: 'planned time' }).click();
     assert.equal(await page.getByLabel('Prompt').inputValue(), 'On {{tick.time}}: ');
     await page.getByText('More options').click();

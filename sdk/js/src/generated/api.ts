@@ -1248,6 +1248,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/prod_solution/dag/{prod_solution_id}/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Estimate the duration, the tokens and the cost of a run
+         * @description From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of the run. What no run tells is null.
+         */
+        get: operations["forecast-dag-run"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run": {
         parameters: {
             query?: never;
@@ -1381,6 +1401,26 @@ export interface paths {
          * @description First the run and each of its nodes as they are, then each change: run:updated has the run, node:updated a node without its output. The stream ends with the run. A client that comes again gets the state of that moment.
          */
         get: operations["stream-dag-run"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the content of an output file of a node of a run
+         * @description The files of a node name the paths. Supports ETag, If-None-Match and Range, as read-file does.
+         */
+        get: operations["read-dag-run-file"];
         put?: never;
         post?: never;
         delete?: never;
@@ -5810,6 +5850,20 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Estimate: {
+            /**
+             * Format: double
+             * @description Half of the runs had at most this.
+             */
+            median: number;
+            /**
+             * Format: double
+             * @description Nine of ten runs had at most this.
+             */
+            p90: number;
+        } & {
+            [key: string]: unknown;
+        };
         Extent: {
             /**
              * Format: double
@@ -5963,6 +6017,30 @@ export interface components {
         ForceFailRunRequest: {
             /** @description Why; users read it as the error of the run. Left out: ended by an administrator. */
             reason?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        Forecast: {
+            /** @description Cost of all nodes; null: a node has no earlier run, or used a model without a price. */
+            cost_usd: components["schemas"]["Estimate"] | null;
+            /** @description The nodes whose durations add up to that of the run; empty: unknown. */
+            critical_path: string[];
+            /** @description Seconds, along the critical path; null: a node has no earlier run. */
+            duration_s: components["schemas"]["Estimate"] | null;
+            /** @description The nodes, in the order in which they can run. */
+            nodes: components["schemas"]["NodeForecast"][];
+            /**
+             * Format: int64
+             * @description The completed runs that it stands on, at most the 50 newest.
+             */
+            runs: number;
+            /** @description Input and output tokens of all nodes; null: a node has no earlier run. */
+            tokens: components["schemas"]["Estimate"] | null;
+            /**
+             * Format: int64
+             * @description The version of the DAG.
+             */
+            version: number;
         } & {
             [key: string]: unknown;
         };
@@ -6477,6 +6555,16 @@ export interface components {
              * @enum {string}
              */
             type: "input_audio";
+        } & {
+            [key: string]: unknown;
+        };
+        InputFiles: {
+            /** @description The earlier node, which names output files. */
+            from: string;
+            /** @description Which of its files: a pattern, a file, or a directory; left out: all. */
+            path?: string;
+            /** @description Where they are put: of one file its new name, or with a slash at its end its directory; of a directory or a pattern the directory that takes the place of the part before the first wildcard. Left out: the same place. The files of an item of a map are below its number. */
+            to?: string;
         } & {
             [key: string]: unknown;
         };
@@ -8220,6 +8308,8 @@ export interface components {
             inputs?: {
                 [key: string]: unknown;
             };
+            /** @description Of agents, tools, code and their maps: output files of earlier nodes that are put into its workspace before it begins. */
+            inputs_files?: components["schemas"]["InputFiles"][] | null;
             /** @description Its name. */
             name?: string;
             /**
@@ -8231,6 +8321,8 @@ export interface components {
             output_schema?: {
                 [key: string]: unknown;
             };
+            /** @description Of agents, tools, code and their maps: the files that it passes on. */
+            outputs?: components["schemas"]["Outputs"];
             /** @description Its place on the drawing. */
             position?: components["schemas"]["Position"];
             /** @description How often it is tried; left out: once. */
@@ -8245,6 +8337,8 @@ export interface components {
              * @enum {string}
              */
             type: "start" | "end" | "agent" | "tool" | "condition" | "map" | "join" | "human" | "subflow" | "code" | "wait";
+            /** @description Of agents, tools and code: the earlier node in whose workspace it works. All nodes of a workspace come one after another. */
+            workspace?: string;
         } & {
             [key: string]: unknown;
         };
@@ -8270,6 +8364,23 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        NodeForecast: {
+            /** @description Cost; null: it has no earlier run, or used a model without a price. */
+            cost_usd: components["schemas"]["Estimate"] | null;
+            /** @description Seconds, with all attempts and pauses; null: it has no earlier run. */
+            duration_s: components["schemas"]["Estimate"] | null;
+            /** @description The node. */
+            node_id: string;
+            /**
+             * Format: int64
+             * @description The runs in which it ran as it is defined now.
+             */
+            runs: number;
+            /** @description Input and output tokens; null: it has no earlier run. */
+            tokens: components["schemas"]["Estimate"] | null;
+        } & {
+            [key: string]: unknown;
+        };
         NodeRecord: {
             /**
              * Format: int64
@@ -8280,6 +8391,8 @@ export interface components {
             child_run_id?: string;
             /** @description Why its last attempt failed; null: it did not. */
             error: components["schemas"]["NodeFailure"] | null;
+            /** @description The files that it passes on (outputs.files); left out: none. */
+            files?: components["schemas"]["OutputFile"][];
             /**
              * Format: date-time
              * @description Time of its end; null: it is not over.
@@ -8401,6 +8514,35 @@ export interface components {
             work: components["schemas"]["OperatorJob"] | null;
             /** @description The workflow. */
             workflow_id: string;
+        } & {
+            [key: string]: unknown;
+        };
+        OutputFile: {
+            /**
+             * Format: int64
+             * @description Of a map node: the item that made it, from 0.
+             */
+            item?: number;
+            /**
+             * Format: int32
+             * @description Its permission bits.
+             */
+            mode: number;
+            /** @description Its path in the workspace. */
+            path: string;
+            /** @description The SHA-256 of its content, in hexadecimal. */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            size: number;
+        } & {
+            [key: string]: unknown;
+        };
+        Outputs: {
+            /** @description Files of its workspace, as patterns; the name of a directory means all files below it. A name without wildcards must exist when the node ends. */
+            files?: string[] | null;
         } & {
             [key: string]: unknown;
         };
@@ -14312,6 +14454,32 @@ export interface operations {
             };
         };
     };
+    "forecast-dag-run": {
+        parameters: {
+            query?: {
+                /** @description The version; left out: the published one. */
+                version?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The production solution. */
+                prod_solution_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forecast"];
+                };
+            };
+        };
+    };
     "run-dag-node": {
         parameters: {
             query?: never;
@@ -14536,6 +14704,56 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+        };
+    };
+    "read-dag-run-file": {
+        parameters: {
+            query?: {
+                /** @description Ask browsers to save the file rather than show it. */
+                download?: boolean;
+                /** @description Of a map node: the item that made the file; -1: none. */
+                item?: number;
+            };
+            header?: {
+                /** @description The ETag of the client's copy: if it is current, the response is 304. */
+                "If-None-Match"?: string;
+                /** @description The Range applies only while the file has this ETag. */
+                "If-Range"?: string;
+                /** @description One range of bytes. */
+                Range?: string;
+            };
+            path: {
+                /** @description The path of the file; slashes are part of it. */
+                file_path: string;
+                /** @description The node. */
+                node_id: string;
+                /** @description The production solution. */
+                prod_solution_id: string;
+                /** @description The run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description Partial Content */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
                 };
             };
         };

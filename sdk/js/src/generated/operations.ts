@@ -707,6 +707,17 @@ export class Api {
     );
   }
 
+  /** Estimate the duration, the tokens and the cost of a run. GET /api/prod_solution/dag/{prod_solution_id}/forecast */
+  forecastDagRun(
+    prod_solution_id: string,
+    options: CallOptions & { query?: Query<'forecast-dag-run'> } = {},
+  ): Promise<Reply<'forecast-dag-run', 200>> {
+    return this.transport.json(
+      'GET', '/api/prod_solution/dag/{prod_solution_id}/forecast',
+      { prod_solution_id }, undefined, options,
+    );
+  }
+
   /** Get an agent instance. GET /api/agent-instances/{id} */
   getAgentInstance(
     id: string,
@@ -2024,6 +2035,20 @@ export class Api {
     return this.transport.response(
       'GET', '/api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}',
       { session_id, checkpoint_id, file_path }, undefined, options,
+    );
+  }
+
+  /** Get the content of an output file of a node of a run. GET /api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path} */
+  readDagRunFile(
+    prod_solution_id: string,
+    run_id: string,
+    node_id: string,
+    file_path: string,
+    options: CallOptions & { query?: Query<'read-dag-run-file'> } = {},
+  ): Promise<Response> {
+    return this.transport.response(
+      'GET', '/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path}',
+      { prod_solution_id, run_id, node_id, file_path }, undefined, options,
     );
   }
 

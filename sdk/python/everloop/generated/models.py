@@ -1397,6 +1397,13 @@ class Escalation(TypedDict):
     """Ids of webhooks of the owner that are sent it too, whatever their events are."""
 
 
+class Estimate(TypedDict):
+    median: float
+    """Half of the runs had at most this."""
+    p90: float
+    """Nine of ten runs had at most this."""
+
+
 class Extent(TypedDict):
     height: float
     """Height."""
@@ -1503,6 +1510,23 @@ class Finding(TypedDict):
 class ForceFailRunRequest(TypedDict):
     reason: NotRequired[str]
     """Why; users read it as the error of the run. Left out: ended by an administrator."""
+
+
+class Forecast(TypedDict):
+    cost_usd: Estimate | None
+    """Cost of all nodes; null: a node has no earlier run, or used a model without a price."""
+    critical_path: list[str]
+    """The nodes whose durations add up to that of the run; empty: unknown."""
+    duration_s: Estimate | None
+    """Seconds, along the critical path; null: a node has no earlier run."""
+    nodes: list[NodeForecast]
+    """The nodes, in the order in which they can run."""
+    runs: int
+    """The completed runs that it stands on, at most the 50 newest."""
+    tokens: Estimate | None
+    """Input and output tokens of all nodes; null: a node has no earlier run."""
+    version: int
+    """The version of the DAG."""
 
 
 class GISStatus(TypedDict):
@@ -1853,6 +1877,16 @@ class InputAudioPart(TypedDict):
     """The recording."""
     type: Literal["input_audio"]
     """The type of the part."""
+
+
+InputFiles = TypedDict(
+    "InputFiles",
+    {
+        "from": "str",
+        "path": "NotRequired[str]",
+        "to": "NotRequired[str]",
+    },
+)
 
 
 class InstallSkillRequest(TypedDict):
@@ -3039,12 +3073,16 @@ class Node(TypedDict):
     """Whether a finished output is used again for the same input."""
     inputs: NotRequired[dict[str, Any]]
     """Named values: literals, or text with references to outputs."""
+    inputs_files: NotRequired[list[InputFiles] | None]
+    """Of agents, tools, code and their maps: output files of earlier nodes that are put into its workspace before it begins."""
     name: NotRequired[str]
     """Its name."""
     on_error: NotRequired[Literal["fail", "continue", "route"]]
     """What follows when its last attempt fails; left out: fail."""
     output_schema: NotRequired[dict[str, Any]]
     """The JSON Schema of its output. Of a start node: of the input of the run."""
+    outputs: NotRequired[Outputs]
+    """Of agents, tools, code and their maps: the files that it passes on."""
     position: NotRequired[Position]
     """Its place on the drawing."""
     retry: NotRequired[Retry]
@@ -3053,6 +3091,8 @@ class Node(TypedDict):
     """Seconds that one attempt may take."""
     type: Literal["start", "end", "agent", "tool", "condition", "map", "join", "human", "subflow", "code", "wait"]
     """The type."""
+    workspace: NotRequired[str]
+    """Of agents, tools and code: the earlier node in whose workspace it works. All nodes of a workspace come one after another."""
 
 
 class NodeBudget(TypedDict):
@@ -3069,6 +3109,19 @@ class NodeFailure(TypedDict):
     """Why, for people."""
 
 
+class NodeForecast(TypedDict):
+    cost_usd: Estimate | None
+    """Cost; null: it has no earlier run, or used a model without a price."""
+    duration_s: Estimate | None
+    """Seconds, with all attempts and pauses; null: it has no earlier run."""
+    node_id: str
+    """The node."""
+    runs: int
+    """The runs in which it ran as it is defined now."""
+    tokens: Estimate | None
+    """Input and output tokens; null: it has no earlier run."""
+
+
 class NodeRecord(TypedDict):
     attempt: int
     """The attempt."""
@@ -3076,6 +3129,8 @@ class NodeRecord(TypedDict):
     """The run of its subflow, or of the one whose output it uses again; left out: there is none."""
     error: NodeFailure | None
     """Why its last attempt failed; null: it did not."""
+    files: NotRequired[list[OutputFile]]
+    """The files that it passes on (outputs.files); left out: none."""
     finished_at: str | None
     """Time of its end; null: it is not over."""
     inputs_digest: str
@@ -3158,6 +3213,26 @@ class OperatorRun(TypedDict):
     """Its work in the database; null: there is none, or it was deleted."""
     workflow_id: str
     """The workflow."""
+
+
+class OutputFile(TypedDict):
+    item: NotRequired[int]
+    """Of a map node: the item that made it, from 0."""
+    mode: int
+    """Its permission bits."""
+    path: str
+    """Its path in the workspace."""
+    sha256: str
+    """The SHA-256 of its content, in hexadecimal."""
+    size: int
+    """Its size in bytes."""
+
+
+class Outputs(TypedDict):
+    files: NotRequired[list[str] | None]
+    """Files of its workspace, as patterns; the name of a directory means all files below it. A name without wildcards must exist when
+    the node ends.
+    """
 
 
 class PathBody(TypedDict):

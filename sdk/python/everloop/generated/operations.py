@@ -1267,6 +1267,26 @@ class Api:
         )
         return answer
 
+    async def forecast_dag_run(
+        self,
+        prod_solution_id: str,
+        *,
+        version: int | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.Forecast:
+        """Estimate the duration, the tokens and the cost of a run. GET /api/prod_solution/dag/{prod_solution_id}/forecast"""
+        answer: models.Forecast = await self._transport.json(
+            "GET",
+            "/api/prod_solution/dag/{prod_solution_id}/forecast",
+            {"prod_solution_id": prod_solution_id},
+            None,
+            {"version": version},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def get_agent_instance(
         self,
         id: str,
@@ -3753,6 +3773,31 @@ class Api:
             {"session_id": session_id, "checkpoint_id": checkpoint_id, "file_path": file_path},
             None,
             {"download": download},
+            timeout,
+            headers,
+        )
+
+    async def read_dag_run_file(
+        self,
+        prod_solution_id: str,
+        run_id: str,
+        node_id: str,
+        file_path: str,
+        *,
+        download: bool | None = None,
+        item: int | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Download:
+        """Get the content of an output file of a node of a run. GET
+        /api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path}
+        """
+        return await self._transport.response(
+            "GET",
+            "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/files/{file_path}",
+            {"prod_solution_id": prod_solution_id, "run_id": run_id, "node_id": node_id, "file_path": file_path},
+            None,
+            {"download": download, "item": item},
             timeout,
             headers,
         )

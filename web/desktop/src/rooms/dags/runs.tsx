@@ -4,7 +4,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { Play } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
 import { cn } from '../../lib/cn';
-import { dateTime, duration } from '../../lib/format';
+import { compact, cost, dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { word } from '../../lib/words';
@@ -26,8 +26,30 @@ export function Start({ id, version, close }: { id: string; version: number; clo
   });
   return (
     <Dialog open onOpenChange={close} title={t('Run version {version}', { version })} description={t('Available to its nodes as input.')}>
+      <Forecast id={id} version={version} />
       <Loaded query={document}>{(found) => <Inputs id={id} graph={found.dag} close={close} />}</Loaded>
     </Dialog>
+  );
+}
+
+// Forecast says what earlier runs took. Without any, it shows nothing.
+function Forecast({ id, version }: { id: string; version: number }) {
+  const forecast = useQuery({
+    queryKey: ['dags', id, 'forecast', version],
+    queryFn: ({ signal }) => api().forecastDagRun(id, { query: { version }, signal }),
+  });
+  const { runs = 0, duration_s: time, tokens, cost_usd: money } = forecast.data ?? {};
+  const parts = [
+    time && t('{median}, at most about {most}', { median: duration(time.median * 1000), most: duration(time.p90 * 1000) }),
+    tokens && tokens.median > 0 && t('{amount} tokens', { amount: compact(tokens.median) }),
+    money && money.median > 0 && cost(money.median),
+  ].filter(Boolean);
+  if (runs === 0 || parts.length === 0) return null;
+  return (
+    <p className="mb-3 rounded-md bg-panel px-3 py-2 text-sm" role="note">
+      <span className="font-medium">{t('Expected:')}</span> {parts.join(' · ')}{' '}
+      <span className="text-soft">{plural(runs, 'from {count} earlier run', 'from {count} earlier runs')}</span>
+    </p>
   );
 }
 

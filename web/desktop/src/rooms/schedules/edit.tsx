@@ -12,7 +12,7 @@ import { Crumbs, objectOf } from '../unattended/pieces';
 import { AgentField, EnvironmentFields, ModeField, ModelField, Part, SkillsField } from '../unattended/setup-fields';
 import { CronBuilder } from './builder';
 import { bodyOf, type Draft, draftOf } from './draft';
-import { Insert, inserted } from './insert';
+import { Insert, inserted, tickValues } from './insert';
 import { overlaps } from './words';
 
 type Task = Schemas['ScheduledTask'];
@@ -97,7 +97,7 @@ function Form({ task }: { task?: Task }) {
           )}
         </Field>
         <Insert
-          inputs={Object.keys(inputs.values)}
+          values={[...tickValues, ...Object.keys(inputs.values).map((name) => ({ text: `{{input.${name}}}`, label: name }))]}
           insert={(text) => change({ prompt: inserted(draft.prompt, text, prompt.current) })}
         />
       </div>

@@ -1,7 +1,8 @@
 import { t } from '../../lib/i18n';
 import { Tip } from '../../ui/button';
 
-const values = [
+/** tickValues are the values of a tick that a prompt can use. */
+export const tickValues = [
   { text: '{{tick.time}}', label: t('planned time') },
   { text: '{{tick.previous}}', label: t('time of the previous run') },
   { text: '{{task.title}}', label: t('title') },
@@ -18,11 +19,11 @@ export function inserted(into: string, text: string, area: HTMLTextAreaElement |
 }
 
 /** Insert offers the values that a prompt can use. */
-export function Insert({ inputs, insert }: { inputs: readonly string[]; insert: (text: string) => void }) {
+export function Insert({ values, insert }: { values: readonly { text: string; label: string }[]; insert: (text: string) => void }) {
   return (
-    <div role="group" aria-label={t('Insert a value of the run')} className="flex flex-wrap items-center gap-1 text-xs">
+    <div role="group" aria-label={t('Insert a value')} className="flex flex-wrap items-center gap-1 text-xs">
       <span className="text-soft">{t('Insert:')}</span>
-      {[...values, ...inputs.map((name) => ({ text: `{{input.${name}}}`, label: name }))].map(({ text, label }) => (
+      {values.map(({ text, label }) => (
         <Tip key={text} text={text}>
           <button
             type="button"
