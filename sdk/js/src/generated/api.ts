@@ -1257,7 +1257,7 @@ export interface paths {
         };
         /**
          * Estimate the duration, the tokens and the cost of a run
-         * @description From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of the run. What no run tells is null.
+         * @description From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of the run. What no run shows is null.
          */
         get: operations["forecast-dag-run"];
         put?: never;
@@ -5233,6 +5233,13 @@ export interface components {
             };
             /** @description Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS. */
             code?: string;
+            /** @description Of a loop: it is evaluated after each iteration, and ends the loop when it holds. */
+            condition?: string;
+            /**
+             * Format: int64
+             * @description Of a loop: the iterations after which it ends in any case.
+             */
+            max?: number;
             /**
              * @description The mode of the session of an agent.
              * @enum {string}
@@ -8336,7 +8343,7 @@ export interface components {
              * @description The type.
              * @enum {string}
              */
-            type: "start" | "end" | "agent" | "tool" | "condition" | "map" | "join" | "human" | "subflow" | "code" | "wait";
+            type: "start" | "end" | "agent" | "tool" | "condition" | "map" | "join" | "human" | "subflow" | "code" | "wait" | "loop";
             /** @description Of agents, tools and code: the earlier node in whose workspace it works. All nodes of a workspace come one after another. */
             workspace?: string;
         } & {

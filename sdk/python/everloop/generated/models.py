@@ -980,6 +980,10 @@ class Config(TypedDict):
     """Arguments of the tool: literals, or text with references."""
     code: NotRequired[str]
     """Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS."""
+    condition: NotRequired[str]
+    """Of a loop: it is evaluated after each iteration, and ends the loop when it holds."""
+    max: NotRequired[int]
+    """Of a loop: the iterations after which it ends in any case."""
     mode: NotRequired[Literal["planning", "executing"]]
     """The mode of the session of an agent."""
     model: NotRequired[str]
@@ -3089,7 +3093,7 @@ class Node(TypedDict):
     """How often it is tried; left out: once."""
     timeout_s: NotRequired[int]
     """Seconds that one attempt may take."""
-    type: Literal["start", "end", "agent", "tool", "condition", "map", "join", "human", "subflow", "code", "wait"]
+    type: Literal["start", "end", "agent", "tool", "condition", "map", "join", "human", "subflow", "code", "wait", "loop"]
     """The type."""
     workspace: NotRequired[str]
     """Of agents, tools and code: the earlier node in whose workspace it works. All nodes of a workspace come one after another."""
