@@ -84,7 +84,7 @@ sdk: build ## Generate the types and operations of the SDKs
 	python3 sdk/python/scripts/generate.py
 
 replay: build ## Record the workflow histories that the replay tests run
-	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay|TestSessionDeleter|TestHistoryOperation|TestImport|TestArchive|TestScheduledTask|TestInitScript|TestDAGRun|TestIssueRun|TestModelOutage_summary|TestChat_isOneTrace' ./internal/systemtest
+	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay|TestSessionDeleter|TestHistoryOperation|TestImport|TestArchive|TestScheduledTask|TestInitScript|TestDAGRun|TestIssueRun|TestTrigger_startsOnce|TestModelOutage_summary|TestChat_isOneTrace' ./internal/systemtest
 
 clean: ## Remove what was built (data stays)
 	rm -rf bin $(DESKTOP)/dist/app

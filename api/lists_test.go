@@ -29,6 +29,7 @@ var pagedLists = []string{
 	"/api/sessions/{session_id}/messages",
 	"/api/skills/search",
 	"/api/user/usage",
+	"/api/triggers/{id}/deliveries",
 	"/api/webhooks/{id}/deliveries",
 }
 

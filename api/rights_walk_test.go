@@ -90,6 +90,8 @@ var ofTheCaller = []string{
 	"GET /api/agent-runtimes",
 	"POST /api/agent-instances",
 	"GET /api/agent-instances",
+	"POST /api/triggers",
+	"GET /api/triggers",
 	"POST /api/webhooks",
 	"GET /api/webhooks",
 	"GET /api/user/usage",

@@ -53,7 +53,7 @@ const (
 var walk = slices.Concat(
 	basicWalk, memoryWalk, annotationWalk, solutionWalk, userSettingsWalk, diagnosticsWalk, administrationWalk, skillWalk, filesWalk,
 	registryWalk, runsWalk, computeWalk, appsWalk, historyWalk, contextWalk, transferWalk, prodSolutionsWalk, schedulesWalk, agentsWalk,
-	webhooksWalk, usageWalk, dagRunsWalk, prodWorkspacesWalk, invitationsWalk, issuesWalk,
+	webhooksWalk, triggersWalk, usageWalk, dagRunsWalk, prodWorkspacesWalk, invitationsWalk, issuesWalk,
 )
 
 var basicWalk = []call{
@@ -476,6 +476,7 @@ func (w *world) ready(c call) (named call, who string) {
 	rule := w.do("POST", "/api/network-rules", w.ann, `{"domain":"example.org"}`).json()["id"].(string)
 	note := w.do("POST", "/api/payloads/"+session+"/annotations", w.ann, `{"kind":"bookmark","target":{"path":"a/b.txt"}}`).json()["id"].(string)
 	hook, delivery := w.webhook()
+	trigger, arrived := w.trigger()
 	production := w.prodSolution(w.ann)
 
 	names := strings.NewReplacer(
@@ -493,6 +494,9 @@ func (w *world) ready(c call) (named call, who string) {
 		"{i}", w.agentInstance(),
 		"{hook}", hook,
 		"{delivery}", delivery,
+		"{trigger}", trigger,
+		"{hooked}", trigger, // public
+		"{arrived}", arrived, // a delivery of the trigger
 	)
 	if strings.Contains(c.url, "{invitation}") {
 		c.url = strings.ReplaceAll(c.url, "{invitation}", w.invited())
@@ -523,7 +527,7 @@ func (w *world) ready(c call) (named call, who string) {
 
 // owned reports whether a call names something that belongs to one user.
 func (c call) owned() bool {
-	return slices.ContainsFunc([]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{w}"}, func(name string) bool {
+	return slices.ContainsFunc([]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{trigger}", "{w}"}, func(name string) bool {
 		return strings.Contains(c.url, name)
 	})
 }

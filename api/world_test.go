@@ -50,6 +50,7 @@ import (
 	"everloop/service/schedules"
 	"everloop/service/skills"
 	"everloop/service/toolservers"
+	"everloop/service/triggers"
 	"everloop/service/webhooks"
 )
 
@@ -140,6 +141,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger},
 	)
 	require.NoError(t, err)
+	triggered := triggers.New(triggers.Deps{
+		DB: db.DB, Box: box, Chats: w.chats, Sessions: db, StartDelivery: noEngine{}.StartTrigger, Logger: logger,
+	})
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Deps{
@@ -211,7 +215,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	}
 	cfg.Production = apiproduction.API{
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Production: prod,
-		DAGRuns: dags, DAGRunRecords: dags, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: issues, Board: issues,
+		DAGRuns: dags, DAGRunRecords: dags, Schedules: scheduled, Agents: agentService, Triggers: triggered, Webhooks: hooks, Boards: issues, Board: issues,
 	}
 
 	for _, c := range change {

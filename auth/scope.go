@@ -17,6 +17,7 @@ const (
 	Chat          Scope = "chat"
 	Files         Scope = "files"
 	Schedules     Scope = "schedules"
+	Triggers      Scope = "triggers"
 	Solutions     Scope = "solutions"
 	Workspaces    Scope = "workspaces"
 	Skills        Scope = "skills"

@@ -128,8 +128,13 @@ type Send struct {
 	Delivery        Delivery
 	Trigger         Trigger
 	Waiter          string // the id of a workflow run that is signalled when the chat has ended; empty: none
+	Unattended      bool   // no user wrote it, as with triggers that are Unattended
 	Parented        bool   // the caller starts the workflow of the session, as a child
 }
+
+// FromPerson reports whether a user wrote the message, so that it can replace the answer to a
+// question.
+func (s Send) FromPerson() bool { return !s.Unattended && !s.Trigger.Unattended() }
 
 // SendAck is the acknowledgement of a durable chat:send.
 type SendAck struct {

@@ -17,7 +17,7 @@ import (
 
 // everyScope are the scopes that a key can be restricted to.
 var everyScope = []auth.Scope{
-	auth.SessionsRead, auth.SessionsWrite, auth.Chat, auth.Files, auth.Schedules, auth.Solutions, auth.Workspaces,
+	auth.SessionsRead, auth.SessionsWrite, auth.Chat, auth.Files, auth.Schedules, auth.Triggers, auth.Solutions, auth.Workspaces,
 	auth.Skills, auth.SkillsWrite, auth.Admin,
 }
 

@@ -45,6 +45,9 @@ var definitions = map[string]definition{
 	// An issue run waits as long as its chats, for weeks if need be.
 	contract.WorkflowIssueRun: {IssueRun, follows},
 
+	// A delivery of a trigger takes as long as its target is not reachable.
+	contract.WorkflowTrigger: {Trigger, follows},
+
 	// A sub-agent waits with its chat, and nothing that can be searched says so.
 	contract.WorkflowFork: {Fork, follows},
 	// A replay may be paused, and lasts as long as what it plays.

@@ -113,7 +113,7 @@ func (a *KeysAPI) Register(r *httpx.Server) {
 func (a *KeysAPI) createKey(ctx context.Context, in *struct {
 	Body struct {
 		Name      string     `json:"name" minLength:"1" maxLength:"50" doc:"Its name." example:"ci"`
-		Scopes    []string   `json:"scopes,omitempty" nullable:"true" maxItems:"20" enum:"sessions:read,sessions:write,chat,files,schedules,solutions,workspaces,skills,skills:write,admin" doc:"The scopes that the key is restricted to; left out or empty: unrestricted."`
+		Scopes    []string   `json:"scopes,omitempty" nullable:"true" maxItems:"20" enum:"sessions:read,sessions:write,chat,files,schedules,triggers,solutions,workspaces,skills,skills:write,admin" doc:"The scopes that the key is restricted to; left out or empty: unrestricted."`
 		ExpiresAt *time.Time `json:"expires_at,omitempty" nullable:"true" doc:"Expiry time; null: never."`
 	}
 },

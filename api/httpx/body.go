@@ -23,6 +23,10 @@ const MaxUpload = 512 << 20
 // maxAnonymousBody bounds the body of a request without valid credentials, in bytes.
 const maxAnonymousBody = 64 << 10
 
+// Hooks is where the addresses of triggers start. Their handler reads the body when it has found
+// the trigger (see HookInput): its sender has no credentials of the service.
+const Hooks = "/hooks/"
+
 // bodies reads the bodies of requests.
 type bodies struct {
 	budget *limit.Budget // of the bodies of all requests
@@ -43,7 +47,7 @@ func (b *bodies) take(c *fiber.Ctx) error {
 	in.reserved = reservation{b.budget.Reserve()}
 	defer in.reserved.Release()
 
-	if isMultipart(c) && strings.HasPrefix(c.Path(), "/api/") {
+	if isMultipart(c) && strings.HasPrefix(c.Path(), "/api/") || strings.HasPrefix(c.Path(), Hooks) {
 		RequestOf(c.UserContext()).body = in
 		defer in.settle(c)
 
@@ -275,3 +279,60 @@ func (f *FormInput) Resolve(ctx huma.Context) []error {
 }
 
 var _ huma.Resolver = (*FormInput)(nil)
+
+// HookInput is the input of the operation that receives requests to triggers.
+type HookInput struct {
+	// Read reads the body, of at most so many bytes.
+	Read func(most int) ([]byte, error)
+	// Headers are by their names in small letters.
+	Headers map[string]string
+}
+
+// Resolve implements huma.Resolver: it only remembers the request.
+func (h *HookInput) Resolve(ctx huma.Context) []error {
+	h.Headers = map[string]string{}
+	ctx.EachHeader(func(name, value string) {
+		name = strings.ToLower(name)
+		if before, repeated := h.Headers[name]; repeated {
+			value = before + ", " + value
+		}
+
+		h.Headers[name] = value
+	})
+	h.Read = func(most int) ([]byte, error) {
+		in := RequestOf(ctx.Context()).body
+		if in == nil { // the server has read it
+			body := FiberOf(ctx).Body()
+			if len(body) > most {
+				return nil, tooLargeFor(most)
+			}
+
+			return body, nil
+		}
+
+		in.quiet = slowest
+
+		body, err := io.ReadAll(io.LimitReader(in.reserved.reader(in), int64(most)+1))
+		if refusal, ok := errors.AsType[*domain.Error](err); ok {
+			return nil, refusal
+		}
+
+		if err != nil {
+			return nil, Malformed("the body could not be read")
+		}
+
+		if len(body) > most {
+			return nil, tooLargeFor(most)
+		}
+
+		return body, nil
+	}
+
+	return nil
+}
+
+func tooLargeFor(most int) *domain.Error {
+	return domain.Newf(domain.TooLarge, "body_too_large", "the body is larger than %d MB", most>>20)
+}
+
+var _ huma.Resolver = (*HookInput)(nil)

@@ -79,6 +79,7 @@ var tags = []*huma.Tag{
 	{Name: "Tool servers", Description: "Servers of the Model Context Protocol, whose tools the agent may call."},
 	{Name: "Annotations", Description: "Notes of people on turns, tool calls and files."},
 	{Name: "Scheduled tasks", Description: "Prompts that are sent at the times of a cron expression."},
+	{Name: "Triggers", Description: "Work that starts when an event arrives at an address, or when a run ends."},
 	{Name: "Webhooks", Description: "Addresses that are sent events, by the rules of Standard Webhooks."},
 	{Name: "Memories", Description: "What the agent remembers from one session to the next."},
 	{Name: "Solutions", Description: "Prepared setups that sessions are created with, and their roles."},

@@ -12,6 +12,7 @@ import (
 	"everloop/service/dagruns"
 	documents "everloop/service/production"
 	"everloop/service/schedules"
+	"everloop/service/triggers"
 	"everloop/service/webhooks"
 )
 
@@ -26,6 +27,7 @@ type API struct {
 	DAGRunRecords DAGRunRecords
 	Schedules     *schedules.Service
 	Agents        *agents.Service
+	Triggers      *triggers.Service
 	Webhooks      *webhooks.Service
 	Boards        Boards
 	Board         *boards.Service
@@ -40,6 +42,7 @@ func (a API) Register(r *httpx.Server) {
 	(&SchedulesAPI{a.Schedules}).Register(r)
 	(&AgentsAPI{a.Agents, a.Roles.Solutions, a.Roles.RoleRights}).Register(r)
 	(&AgentInstancesAPI{a.Agents}).Register(r)
+	(&TriggersAPI{a.Triggers}).Register(r)
 	(&WebhooksAPI{a.Webhooks}).Register(r)
 	(&ProdWorkspacesAPI{a.Sessions, a.Roles, a.Views, a.Boards, a.Board, a.Agents, a.Deleter, r.Config.Rights}).Register(r)
 	(&IssuesAPI{a.Boards, a.Board}).Register(r)

@@ -108,7 +108,7 @@ func (a *runsAPI) listInbox(ctx context.Context, in *struct {
 
 func (a *runsAPI) listRuns(ctx context.Context, in *struct {
 	Status    string           `query:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Only runs with this status."`
-	Kind      string           `query:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"Only runs of this kind."`
+	Kind      string           `query:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag,trigger" doc:"Only runs of this kind."`
 	SessionID domain.SessionID `query:"session_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$" doc:"Only runs of this session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 	OwnerID   string           `query:"owner_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$" doc:"Only runs of this user: of their sessions, DAGs, issues and scheduled tasks." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 	Page      string           `query:"page" maxLength:"4096" doc:"next_page of the answer before." example:"bmV4dA"`

@@ -439,7 +439,7 @@ func TestClient_rights(t *testing.T) {
 	t.Parallel()
 
 	withoutAdmin := []any{
-		"sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces", "skills", "skills:write",
+		"sessions:read", "sessions:write", "chat", "files", "schedules", "triggers", "solutions", "workspaces", "skills", "skills:write",
 	}
 
 	for name, c := range map[string]struct {

@@ -82,7 +82,7 @@ func TestDeliver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := chat.Deliver(c.session, c.asked, domain.TriggerUser)
+			got, err := chat.Deliver(c.session, c.asked, true)
 			if c.err != nil {
 				require.Equal(t, c.err, err)
 				return
@@ -112,14 +112,14 @@ func TestDeliver_unattended(t *testing.T) {
 			t.Parallel()
 
 			for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerIssue} {
-				got, err := chat.Deliver(c.session, domain.DeliverEnqueue, trigger)
+				got, err := chat.Deliver(c.session, domain.DeliverEnqueue, domain.Send{Trigger: trigger}.FromPerson())
 				require.NoError(t, err)
 				require.Equal(t, c.want, got)
 			}
 		})
 	}
 
-	_, err := chat.Deliver(chat.Session{Questions: 1, Replaying: true}, domain.DeliverEnqueue, domain.TriggerSchedule)
+	_, err := chat.Deliver(chat.Session{Questions: 1, Replaying: true}, domain.DeliverEnqueue, false)
 	require.Equal(t, chat.Replaying(), err)
 }
 

@@ -15,9 +15,9 @@ type Delivery struct {
 
 // Deliver decides whether a message starts a chat, waits in the queue, joins the current chat
 // (see Join, which decides the rest), interrupts it, or is rejected. While a question is open,
-// a message of a user replaces its answer; a message of a scheduled task or an issue waits,
-// because the question is not addressed to it.
-func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery, error) {
+// a message of a user replaces its answer; a message of a scheduled task, an issue or a trigger
+// waits, because the question is not addressed to it.
+func Deliver(s Session, asked domain.Delivery, fromPerson bool) (Delivery, error) {
 	current := s.Current()
 
 	waiting := s.Queued
@@ -32,7 +32,7 @@ func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery
 		return Delivery{}, Moving()
 	case current != None && asked == domain.DeliverReject:
 		return Delivery{}, Busy()
-	case s.Questions > 0 && trigger.Unattended():
+	case s.Questions > 0 && !fromPerson:
 		return Delivery{Applied: domain.DeliverEnqueue, Position: waiting + 1}, nil
 	case current != None && asked == domain.DeliverInterrupt:
 		return Delivery{Applied: domain.DeliverInterrupt, Front: true, StopCurrent: true}, nil

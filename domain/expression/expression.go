@@ -161,3 +161,38 @@ func firstLine(err error) error {
 
 	return errors.New(first)
 }
+
+// Members returns the members of a variable that an expression names, as in body.ref and
+// body["ref"]; all reports that it also uses the variable in another way.
+func Members(code, variable string) (names []string, all bool) {
+	tree, err := parser.Parse(code)
+	if err != nil {
+		return nil, true
+	}
+
+	found := members{variable: variable}
+	ast.Walk(&tree.Node, &found)
+
+	return found.names, found.uses > len(found.names)
+}
+
+type members struct {
+	variable string
+	names    []string
+	uses     int
+}
+
+// Visit implements ast.Visitor.
+func (m *members) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		if n.Value == m.variable || n.Value == "$env" {
+			m.uses++
+		}
+	case *ast.MemberNode:
+		of, isVariable := n.Node.(*ast.IdentifierNode)
+		if name, constant := n.Property.(*ast.StringNode); isVariable && constant && of.Value == m.variable {
+			m.names = append(m.names, name.Value)
+		}
+	}
+}

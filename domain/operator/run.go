@@ -13,7 +13,7 @@ type Run struct {
 	WorkflowID    string           `json:"workflow_id" doc:"The workflow." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	RunID         string           `json:"run_id" doc:"The run of the workflow engine; empty: there is none." example:"01a1ff63-401e-74c3-83a6-fdd31ba7e12c"`
 	Type          string           `json:"type" doc:"Type of the workflow, as Chat or DAGRun." example:"Chat"`
-	Kind          string           `json:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"What it carries."`
+	Kind          string           `json:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag,trigger" doc:"What it carries."`
 	Status        string           `json:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Its status; lost: the database has open work, and no workflow is open that carries it."`
 	ChatStatus    string           `json:"chat_status" doc:"Of a chat: what it is about; else empty." example:"awaiting_answer"`
 	SessionID     domain.SessionID `json:"session_id" doc:"The session; empty: none yet, or none at all." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -80,12 +80,13 @@ const (
 	RunKindSchedule   = "schedule"
 	RunKindIssue      = "issue"
 	RunKindDAG        = "dag"
+	RunKindTrigger    = "trigger"
 )
 
 // RunKinds are all kinds of runs, in alphabetical order.
 var RunKinds = []string{
 	RunKindArchive, RunKindChat, RunKindCompaction, RunKindDAG, RunKindDeletion, RunKindFork, RunKindHistory, RunKindImport,
-	RunKindIssue, RunKindReplay, RunKindSchedule, RunKindTask,
+	RunKindIssue, RunKindReplay, RunKindSchedule, RunKindTask, RunKindTrigger,
 }
 
 // RunQuery selects runs; empty fields match everything. Page is the next page token of an

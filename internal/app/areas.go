@@ -108,7 +108,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		Production: production.API{
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
 			Production: documents, DAGRuns: dags, DAGRunRecords: dags,
-			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
+			Schedules: scheduled, Agents: b.agents, Triggers: b.triggers, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
 		},
 	}, nil
 }

@@ -29,6 +29,7 @@ const (
 	auditDays   = 365 // entries of the audit log
 	usageDays   = 800 // usage of deleted sessions: two years can be compared
 	webhookDays = 30  // deliveries of webhooks that have ended
+	triggerDays = 30  // deliveries of triggers that have an outcome
 	historyDays = 30  // rewinds, branch switches and what-ifs that have ended
 )
 
@@ -135,8 +136,11 @@ func (b *backend) retentions() []work.Retention {
 		{Of: "the inbox", Prune: b.DB.PruneInbox},
 		{Of: "counts of lost runs", Prune: work.NewStore(b.DB.DB).PruneRestarts},
 		{Of: "compactions", Prune: b.DB.PruneCompactions},
+		{Of: "crowded triggers", Prune: b.triggers.PruneCrowdedDeliveries},
+		{Of: "bodies of deliveries of triggers", Prune: b.triggers.PruneBodies},
 		{Of: "crowded webhooks", Prune: b.webhooks.PruneCrowdedDeliveries},
 		work.Kept("the audit log", days(auditDays), b.accounts.PruneAudit),
+		work.Kept("deliveries of triggers", days(triggerDays), b.triggers.PruneDeliveries),
 		work.Kept("webhook deliveries", days(webhookDays), b.webhooks.PruneDeliveries),
 		work.Kept("the usage of deleted sessions", days(usageDays), b.accounts.PruneUsage),
 		work.Kept("history operations", days(historyDays), b.history.PruneHistoryOperations),

@@ -24,6 +24,7 @@ func (b *backend) workKinds(scheduled *schedules.Service, dags *dagruns.Service)
 		work.AgentRuns(b.Runs, work.UnattendedRuns{
 			Stalled: b.board.StalledIssueRuns, Cancel: b.board.CancelAnyRun, Fail: b.board.FailRun,
 		}),
+		work.TriggerDeliveries(b.triggers),
 		work.DAGRuns(dags),
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"everloop/service/recordings/transfer"
 	"everloop/service/tasks"
 	"everloop/service/toolservers"
+	"everloop/service/triggers"
 	"everloop/service/webhooks"
 )
 
@@ -43,6 +44,7 @@ type services struct {
 	tasks       *tasks.Service
 	toolServers *toolservers.Store
 	transfers   *transfer.Service
+	triggers    *triggers.Service
 	webhooks    *webhooks.Service
 	carrier     files.Carrier
 }
@@ -111,6 +113,10 @@ func (b *backend) newServices() (s services, err error) {
 	}
 
 	s.board = board.New(board.Deps{DB: b.DB.DB, StartRun: b.Runs.StartIssueRun, Chats: s.chats, Agents: s.agents, Logger: b.logger})
+
+	s.triggers = triggers.New(triggers.Deps{
+		DB: b.DB.DB, Box: b.buckets.Box, Chats: s.chats, Sessions: b.store, StartDelivery: b.Runs.StartTrigger, Logger: b.logger,
+	})
 
 	s.tasks = tasks.New(tasks.Deps{
 		DB: b.DB.DB, Outbox: b.store.Outbox, Chats: b.store.ChatStore(), Runs: b.Runs, Signals: b.Signals,

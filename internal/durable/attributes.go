@@ -80,3 +80,6 @@ func TaskParent(taskID string) string { return ScheduleID(taskID) }
 
 // IssueParent returns the ParentRun of the runs on an issue, and of their chats.
 func IssueParent(issueID string) string { return "issue/" + issueID }
+
+// TriggerParent returns the ParentRun of the deliveries of a trigger, and of what they start.
+func TriggerParent(triggerID string) string { return "trigger/" + triggerID }

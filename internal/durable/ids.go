@@ -45,6 +45,11 @@ func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runI
 // IssueRunWorkflowID returns the id of the workflow of an agent's work on an issue.
 func IssueRunWorkflowID(runID string) string { return "issue-run/" + runID }
 
+// TriggerWorkflowID returns the id of the workflow of a delivery of a trigger.
+func TriggerWorkflowID(triggerID, deliveryID string) string {
+	return "trigger/" + triggerID + "/" + deliveryID
+}
+
 const (
 	maxSummary = 200  // maximum runes of an activity's summary
 	maxMessage = 2000 // maximum runes of an error's text in a history
@@ -93,6 +98,9 @@ func KindOfWorkflow(workflowID string) (kind, id string) {
 	case "dag":
 		_, run, _ := strings.Cut(rest, "/")
 		return "dag", run
+	case "trigger":
+		_, delivery, _ := strings.Cut(rest, "/")
+		return "trigger", delivery
 	case ArchiveWorkflowID:
 		return "archive", ""
 	}

@@ -151,7 +151,7 @@ func (s *Service) SendTo(ctx context.Context, caller domain.Caller, run domain.S
 		}
 
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
-		if taken.Ack.DeliveryApplied == domain.DeliverEnqueue && send.Trigger.Unattended() {
+		if taken.Ack.DeliveryApplied == domain.DeliverEnqueue && !send.FromPerson() {
 			return // the run takes it when the chat ends; a parked run would collect a signal for each
 		}
 

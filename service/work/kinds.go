@@ -10,6 +10,7 @@ import (
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/dagruns"
+	"everloop/service/triggers"
 )
 
 // Item is one piece of work of a kind.
@@ -196,6 +197,15 @@ func ScheduledRuns(runs temporal.Runs, of UnattendedRuns) Kind {
 // AgentRuns returns the runs of agents on issues.
 func AgentRuns(runs temporal.Runs, of UnattendedRuns) Kind {
 	return of.kind(operator.RunKindIssue, func(ctx context.Context, item Item) error { return runs.ResumeIssueRun(ctx, item.ID) })
+}
+
+// TriggerDeliveries returns the deliveries of triggers that have no outcome.
+func TriggerDeliveries(of *triggers.Service) Kind {
+	return Kind{
+		Name: operator.RunKindTrigger, Checked: true,
+		Start: func(ctx context.Context, item Item) error { return of.StartDelivery(ctx, item.PartOf, item.ID) },
+		Fail:  func(ctx context.Context, item Item, reason string) error { return of.Fail(ctx, item.ID, reason) },
+	}
 }
 
 // DAGRuns returns the runs of DAGs. Their workflows decide; a run whose workflow was terminated

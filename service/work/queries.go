@@ -111,6 +111,10 @@ var jobs = map[string]string{
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id
 		LEFT   JOIN sessions s ON s.id = r.session_id AND s.deleted_at IS NULL LEFT JOIN chats c ON c.id = r.chat_id ` + waitingOf + `
 		WHERE  r.id = ANY ($1)`,
+	"trigger": `
+		SELECT 'trigger/' || t.id || '/' || d.id, d.outcome IS NULL, coalesce(d.outcome, 'pending'), t.id, d.created_at,
+		    coalesce(d.session_id, ''), t.owner_id, ` + noDetail + `, ` + working + `
+		FROM   trigger_deliveries d JOIN triggers t ON t.id = d.trigger_id WHERE d.id = ANY ($1)`,
 	"issue": `
 		SELECT 'issue-run/' || r.id, r.finished_at IS NULL, r.status, r.issue_id, r.created_at, coalesce(r.session_id, ''),
 		    ` + issueRunOwner + `, ` + noDetail + `,
@@ -174,6 +178,9 @@ var open = map[string]string{
 	"schedule": `
 		SELECT id FROM scheduled_runs
 		WHERE  state = 'running' AND triggered_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
+	"trigger": `
+		SELECT id FROM trigger_deliveries
+		WHERE  outcome IS NULL AND due_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
 	"task": `
 		SELECT id FROM background_tasks
 		WHERE  status = 'running' AND kind IN ('shell', 'agent') AND started_at < now() - interval '10 seconds' AND id > $1 ORDER BY id
@@ -192,4 +199,7 @@ var subjects = map[string]string{
 	"dag": `
 		SELECT '', r.owner_id, r.solution_id, coalesce('dag/' || p.solution_id || '/' || p.id, '')
 		FROM   dag_runs r LEFT JOIN dag_runs p ON p.id = r.parent_run WHERE r.id = $1`,
+	"trigger": `
+		SELECT coalesce(d.session_id, ''), t.owner_id, '', 'trigger/' || t.id
+		FROM   trigger_deliveries d JOIN triggers t ON t.id = d.trigger_id WHERE d.id = $1`,
 }

@@ -126,7 +126,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 		return domain.Enqueued{}, err
 	}
 
-	decision, err := chat.Deliver(state, send.Delivery, send.Trigger)
+	decision, err := chat.Deliver(state, send.Delivery, send.FromPerson())
 	if err == nil && decision.Applied == domain.DeliverSteer {
 		decision, err = joinDecision(ctx, tx, current, send)
 	}

@@ -1,0 +1,251 @@
+// Package triggers manages the triggers of users, receives their deliveries and carries them out.
+// The row of a delivery comes first: a workflow carries out each row without an outcome, and the
+// reconciler starts the workflows that a crash has left out. The files with SQL are named after
+// the store.
+package triggers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"everloop/domain"
+	"everloop/domain/trigger"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/secrets"
+)
+
+// Chats sends messages.
+type Chats interface {
+	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
+}
+
+// Sessions creates sessions.
+type Sessions interface {
+	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
+}
+
+// Deps are the dependencies of New. All are required.
+type Deps struct {
+	DB       *pg.DB
+	Box      *secrets.Box // seals the secrets
+	Chats    Chats
+	Sessions Sessions
+	// StartDelivery starts the workflow of a delivery unless it is open.
+	StartDelivery func(ctx context.Context, triggerID, deliveryID string) error
+	Logger        *slog.Logger
+}
+
+// Service manages triggers and their deliveries.
+type Service struct {
+	*Store
+	deps Deps
+}
+
+// New returns a new service.
+func New(deps Deps) *Service { return &Service{NewStore(deps.DB), deps} }
+
+func purpose(triggerID string) string { return "trigger/" + triggerID }
+
+// secretBytes is the length of a generated secret, before its encoding.
+const secretBytes = 32
+
+// seal returns a secret for a trigger, plain and sealed: the given one, else a new one.
+func (s *Service) seal(triggerID string, auth trigger.Auth, given string) (secret string, sealed []byte, err error) {
+	if secret = given; secret == "" {
+		random := make([]byte, secretBytes)
+		if _, err := rand.Read(random); err != nil {
+			return "", nil, err
+		}
+
+		secret = base64.RawURLEncoding.EncodeToString(random)
+		if auth == trigger.Standard {
+			secret = "whsec_" + base64.StdEncoding.EncodeToString(random)
+		}
+	}
+
+	if auth == trigger.Standard && len(trigger.StandardKey(secret)) < trigger.MinSecret {
+		return "", nil, domain.Invalidf("body.secret", "must have at least %d bytes after whsec_", trigger.MinSecret)
+	}
+
+	sealed, err = s.deps.Box.Seal(purpose(triggerID), []byte(secret))
+
+	return secret, sealed, err
+}
+
+// Create creates a trigger and returns its secret, which is never shown again. An empty secret is
+// generated.
+func (s *Service) Create(ctx context.Context, ownerID string, spec trigger.Spec, secret string) (trigger.Trigger, string, error) {
+	if err := s.check(ctx, ownerID, &spec, trigger.Spec{}); err != nil {
+		return trigger.Trigger{}, "", err
+	}
+
+	id := domain.NewID()
+
+	var sealed []byte
+
+	if spec.Kind == trigger.Webhook {
+		var err error
+		if secret, sealed, err = s.seal(id, *spec.Auth, secret); err != nil {
+			return trigger.Trigger{}, "", err
+		}
+	} else if secret != "" {
+		return trigger.Trigger{}, "", domain.Invalidf("body.secret", "must not be set with kind run_ended")
+	}
+
+	t, err := s.CreateTrigger(ctx, ownerID, id, spec, sealed)
+
+	return t, secret, err
+}
+
+// Change changes a trigger by set, which may be called more than once. With a secret, or with
+// rotate, the secret is replaced and returned: an empty one is generated.
+func (s *Service) Change(
+	ctx context.Context, ownerID, id string, set func(*trigger.Spec), rotate bool, secret string,
+) (trigger.Trigger, string, error) {
+	before, err := s.Trigger(ctx, ownerID, id)
+	if err != nil {
+		return before, "", err
+	}
+
+	proposed := before.Spec
+	set(&proposed)
+
+	if err := s.check(ctx, ownerID, &proposed, before.Spec); err != nil {
+		return before, "", err
+	}
+
+	var sealed []byte
+
+	switch {
+	case !rotate:
+		secret = ""
+	case before.Auth == nil:
+		return before, "", domain.Invalidf("body.secret", "must not be set with kind run_ended")
+	default:
+		if secret, sealed, err = s.seal(id, *before.Auth, secret); err != nil {
+			return before, "", err
+		}
+	}
+
+	changed, err := s.ChangeTrigger(ctx, ownerID, id, func(spec *trigger.Spec) error {
+		set(spec)
+		return checkSpec(spec)
+	}, sealed)
+
+	return changed, secret, err
+}
+
+// check checks a trigger, and that its owner has what it newly names.
+func (s *Service) check(ctx context.Context, ownerID string, spec *trigger.Spec, before trigger.Spec) error {
+	if err := checkSpec(spec); err != nil {
+		return err
+	}
+
+	if spec.Source != nil && (before.Source == nil || *before.Source != *spec.Source) {
+		own, err := s.OwnsSource(ctx, ownerID, *spec.Source)
+		if err != nil {
+			return err
+		}
+
+		if !own {
+			return domain.Invalidf("body.source.id", "must be a scheduled task, production solution or issue of yours")
+		}
+	}
+
+	if of := spec.Target.SessionID; of != nil && (before.Target.SessionID == nil || *before.Target.SessionID != *of) {
+		own, err := s.OwnsSession(ctx, ownerID, *of)
+		if err != nil {
+			return err
+		}
+
+		if !own {
+			return domain.Invalidf("body.target.session_id", "must be a session of yours")
+		}
+	}
+
+	return nil
+}
+
+// checkSpec checks what needs no store, and cleans texts.
+func checkSpec(spec *trigger.Spec) error {
+	spec.Name, spec.Filter = domain.CleanText(strings.TrimSpace(spec.Name)), domain.CleanText(strings.TrimSpace(spec.Filter))
+	slices.Sort(spec.On)
+	spec.On = slices.Compact(spec.On)
+
+	switch {
+	case spec.Name == "":
+		return domain.Invalidf("body.name", "must not be empty")
+	case spec.Kind == trigger.Webhook && spec.Auth == nil:
+		return domain.Invalidf("body.auth", "is required with kind webhook")
+	case spec.Kind == trigger.Webhook && (spec.Source != nil || len(spec.On) > 0):
+		return domain.Invalidf("body.source", "must not be set with kind webhook")
+	case spec.Kind == trigger.RunEnded && spec.Auth != nil:
+		return domain.Invalidf("body.auth", "must not be set with kind run_ended")
+	case spec.Kind == trigger.RunEnded && spec.Source == nil:
+		return domain.Invalidf("body.source", "is required with kind run_ended")
+	case spec.Kind == trigger.RunEnded && len(spec.On) == 0:
+		return domain.Invalidf("body.on", "must name run_completed or run_failed")
+	}
+
+	if err := trigger.CheckFilter(spec.Filter); err != nil {
+		return err
+	}
+
+	return checkTarget(&spec.Target)
+}
+
+func checkTarget(t *trigger.Target) error {
+	t.Prompt = domain.CleanText(t.Prompt)
+
+	switch {
+	case t.Kind != trigger.TargetPrompt && t.Kind != trigger.TargetSession:
+		e := domain.Invalidf("body.target.kind", "must be prompt or session")
+		e.Code = "target_not_supported"
+
+		return e
+	case strings.TrimSpace(t.Prompt) == "":
+		return domain.Invalidf("body.target.prompt", "must not be empty")
+	case t.Kind == trigger.TargetSession && (t.SessionID == nil || *t.SessionID == ""):
+		return domain.Invalidf("body.target.session_id", "is required with kind session")
+	case t.Kind != trigger.TargetSession && (t.SessionID != nil || t.Delivery != ""):
+		return domain.Invalidf("body.target.session_id", "must not be set with kind %s", t.Kind)
+	case t.Kind == trigger.TargetSession && t.Delivery == "":
+		t.Delivery = domain.DeliverEnqueue
+	}
+
+	return trigger.CheckTemplate("body.target.prompt", t.Prompt)
+}
+
+// Redeliver carries out a delivery again, as another attempt with the trigger as it is now.
+func (s *Service) Redeliver(ctx context.Context, ownerID, triggerID, id string) (trigger.Delivery, error) {
+	again, err := s.reset(ctx, ownerID, triggerID, id)
+	if err == nil {
+		s.start(ctx, triggerID, id)
+	}
+
+	return again, err
+}
+
+// StartDelivery starts the workflow of a delivery unless it is open.
+func (s *Service) StartDelivery(ctx context.Context, triggerID, deliveryID string) error {
+	return s.deps.StartDelivery(ctx, triggerID, deliveryID)
+}
+
+// startTimeout bounds how long a request waits until the workflow of its delivery has started.
+const startTimeout = 5 * time.Second
+
+// start starts the workflow of a delivery. The reconciler starts the workflows that it could not.
+func (s *Service) start(ctx context.Context, triggerID, deliveryID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	defer cancel()
+
+	if err := s.StartDelivery(ctx, triggerID, deliveryID); err != nil {
+		s.deps.Logger.Warn("failed to start the delivery of a trigger, retrying",
+			"trigger_id", triggerID, "delivery_id", deliveryID, "error", err)
+	}
+}
