@@ -38,3 +38,15 @@ func CheckChain(ancestors []string, triggerID string) (reason string) {
 		return ""
 	}
 }
+
+// ChainFault returns a reason of CheckChain in words.
+func ChainFault(reason string) string {
+	switch reason {
+	case ReasonCircle:
+		return "this trigger has already started a run in the chain that led to this event"
+	case ReasonDepth:
+		return "the chain of triggers that led to this event is 8 deep"
+	default:
+		return ""
+	}
+}

@@ -118,6 +118,8 @@ func (b *backend) newServices() (s services, err error) {
 		DB: b.DB.DB, Box: b.buckets.Box, Chats: s.chats, Sessions: b.store, StartDelivery: b.Runs.StartTrigger, Logger: b.logger,
 	})
 
+	b.DB.OnDelivery(s.triggers.FollowRun)
+
 	s.tasks = tasks.New(tasks.Deps{
 		DB: b.DB.DB, Outbox: b.store.Outbox, Chats: b.store.ChatStore(), Runs: b.Runs, Signals: b.Signals,
 		Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/trigger"
 	"everloop/infra/secrets"
+	"everloop/internal/durable"
 	"everloop/service/triggers"
 	"everloop/service/work"
 )
@@ -26,7 +28,12 @@ type hooked struct {
 
 func newHooked(t *testing.T) *hooked {
 	t.Helper()
-	s := &hooked{stack: newStack(t)}
+	return newHookedOn(t, newStack(t))
+}
+
+func newHookedOn(t *testing.T, of *stack) *hooked {
+	t.Helper()
+	s := &hooked{stack: of}
 	box, err := secrets.NewBox(strings.Repeat("k", 32))
 	require.NoError(t, err)
 
@@ -41,6 +48,7 @@ func newHooked(t *testing.T) *hooked {
 		},
 	})
 	s.triggers.Register(s.worker)
+	s.db.OnDelivery(s.triggers.FollowRun)
 
 	return s
 }
@@ -133,6 +141,7 @@ func TestTrigger_startsOnce(t *testing.T) {
 		require.Equal(t, trigger.Fired, *d.Outcome, d)
 		s.awaitEnd(*d.SessionID, *d.ChatID)
 		require.Contains(t, s.messages(*d.SessionID)[0].Blocks[0].Content, "look at item 7")
+		s.replayRun("trigger", durable.TriggerWorkflowID(made.ID, id))
 	}
 
 	require.Equal(t, 1, s.sessions())
@@ -242,4 +251,38 @@ func TestTrigger_closedAccount(t *testing.T) {
 	}
 
 	require.Zero(t, s.sessions())
+}
+
+// The end of a run starts what follows it.
+func TestTrigger_runEnded(t *testing.T) {
+	t.Parallel()
+	tasks := newTimetable(t)
+	task := tasks.create(func(*schedule.TaskSpec) {})
+	s := newHookedOn(t, tasks.stack)
+	made := s.create(func(spec *trigger.Spec) {
+		spec.Kind, spec.Auth, spec.On = trigger.RunEnded, nil, []trigger.RunEvent{trigger.RunCompleted}
+		spec.Source = &trigger.Source{Kind: trigger.SourceTask, ID: task.ID}
+		spec.Filter = `event == "run_completed" and body.run.status == "completed"`
+		spec.Target.Prompt = "after {{body.run.id}}" + script(obj{"steps": []obj{{"text": "done"}}})
+	})
+	tasks.runNow(task.ID)
+	run := tasks.record(task.ID)
+
+	var delivery string
+
+	require.Eventually(t, func() bool {
+		page, _, err := s.triggers.Deliveries(t.Context(), s.caller.User.ID, made.ID, "", 0, 10)
+		require.NoError(t, err)
+
+		if len(page) > 0 {
+			delivery = page[0].ID
+		}
+
+		return delivery != ""
+	}, patience, 50*time.Millisecond)
+
+	d := s.decided(made.ID, delivery)
+	require.Equal(t, trigger.Fired, *d.Outcome, d)
+	s.awaitEnd(*d.SessionID, *d.ChatID)
+	require.Contains(t, s.messages(*d.SessionID)[0].Blocks[0].Content, "after "+run.ID)
 }

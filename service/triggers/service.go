@@ -43,11 +43,14 @@ type Deps struct {
 // Service manages triggers and their deliveries.
 type Service struct {
 	*Store
-	deps Deps
+	deps   Deps
+	starts chan struct{} // one for each delivery that FollowRun starts
 }
 
 // New returns a new service.
-func New(deps Deps) *Service { return &Service{NewStore(deps.DB), deps} }
+func New(deps Deps) *Service {
+	return &Service{NewStore(deps.DB), deps, make(chan struct{}, maxStarts)}
+}
 
 func purpose(triggerID string) string { return "trigger/" + triggerID }
 
@@ -229,6 +232,25 @@ func (s *Service) Redeliver(ctx context.Context, ownerID, triggerID, id string) 
 	}
 
 	return again, err
+}
+
+// maxStarts bounds the deliveries that FollowRun starts concurrently.
+const maxStarts = 64
+
+// FollowRun starts the workflow of a delivery that the end of a run has written, in the background.
+// The reconciler starts those beyond maxStarts.
+func (s *Service) FollowRun(triggerID, deliveryID string) {
+	select {
+	case s.starts <- struct{}{}:
+	default:
+		return
+	}
+
+	go func() {
+		defer func() { <-s.starts }()
+
+		s.start(context.Background(), triggerID, deliveryID)
+	}()
 }
 
 // StartDelivery starts the workflow of a delivery unless it is open.

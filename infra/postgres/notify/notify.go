@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/schedule"
+	"everloop/domain/trigger"
 	"everloop/domain/webhook"
 )
 
@@ -76,6 +77,10 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID domain.SessionI
 // TaskEvent writes the deliveries of an event of a scheduled task. The runs are those that
 // it is about, the oldest first.
 func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedule.Task, runs []schedule.Run) error {
+	if err := taskRunsEnded(ctx, tx, event, task, runs); err != nil {
+		return err
+	}
+
 	var session domain.SessionID
 	if len(runs) == 1 && runs[0].SessionID != nil {
 		session = *runs[0].SessionID
@@ -109,6 +114,31 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedul
 		Total:        len(runs),
 		PausedReason: task.PausedReason,
 	})
+}
+
+// taskRunsEnded writes the deliveries of triggers that follow the runs of a scheduled task.
+func taskRunsEnded(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedule.Task, runs []schedule.Run) error {
+	end, ends := runEnds[event]
+	if !ends {
+		return nil
+	}
+
+	for _, run := range runs {
+		if err := runEnded(ctx, tx, endedRun{
+			source: trigger.Source{Kind: trigger.SourceTask, ID: task.ID}, owner: task.OwnerID, run: "task/" + run.ID, event: end, data: run,
+		}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// runEnds are the ends of runs that triggers follow.
+var runEnds = map[webhook.Event]trigger.RunEvent{
+	webhook.RunCompleted: trigger.RunCompleted, webhook.RunFailed: trigger.RunFailed,
+	webhook.DAGRunCompleted: trigger.RunCompleted, webhook.DAGRunFailed: trigger.RunFailed,
+	webhook.IssueRunCompleted: trigger.RunCompleted, webhook.IssueRunFailed: trigger.RunFailed,
 }
 
 // targets are the webhooks that are sent an event of a chat, and what the event says of it.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/trigger"
 	"everloop/domain/webhook"
 )
 
@@ -48,6 +49,15 @@ func dagRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID stri
 
 	data.Error = runError(code, message)
 
+	if end, ends := runEnds[event]; ends {
+		if err := runEnded(ctx, tx, endedRun{
+			source: trigger.Source{Kind: trigger.SourceDAG, ID: data.ProdSolutionID}, owner: owner,
+			run: "dag/" + data.ProdSolutionID + "/" + runID, event: end, data: data,
+		}); err != nil {
+			return err
+		}
+	}
+
 	return runEvent(ctx, tx, event, owner, session, data)
 }
 
@@ -86,6 +96,15 @@ func issueRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID st
 	}
 
 	data.Error = runError(code, message)
+
+	if end, ends := runEnds[event]; ends {
+		if err := runEnded(ctx, tx, endedRun{
+			source: trigger.Source{Kind: trigger.SourceIssue, ID: data.IssueID}, owner: owner, run: "issue/" + data.IssueID, event: end,
+			data: data,
+		}); err != nil {
+			return err
+		}
+	}
 
 	return runEvent(ctx, tx, event, owner, data.SessionID, data)
 }

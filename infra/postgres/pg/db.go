@@ -24,6 +24,8 @@ type DB struct {
 	Pool     *Pool
 	box      Box // nil: nothing is sealed
 	timeline *timeline
+
+	onDelivery func(triggerID, deliveryID string) // see OnDelivery
 }
 
 // Options tune Open; the zero value suits one process on one machine.
@@ -166,7 +168,7 @@ const txAttempts = 5
 // rolled back otherwise. A deadlock or a serialization failure runs fn again, so
 // fn must have no effect but through tx.
 func (db *DB) InTx(ctx context.Context, fn func(pgx.Tx) error) error {
-	return retryTx(ctx, func() error { return pgx.BeginFunc(ctx, db.Pool, fn) })
+	return retryTx(ctx, func() error { return db.beginFunc(ctx, fn) })
 }
 
 // InTxAsync runs statements, which queue adds, in one transaction and one round trip.
