@@ -19,6 +19,7 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
 	"everloop/infra/workspace"
+	"everloop/internal/durable"
 	"everloop/service/dagruns"
 )
 
@@ -120,6 +121,8 @@ var dagRunsWalk = []call{
 		missing: noDAG + "/runs/" + none + "/events",
 	},
 }
+
+func (noEngine) Details(durable.Attributes) string { return "" }
 
 func (noEngine) StartDAGRun(context.Context, string, string) error  { return nil }
 func (noEngine) ResumeDAGRun(context.Context, string, string) error { return nil }
