@@ -24,7 +24,9 @@ func TestForecastOf(t *testing.T) {
 	}
 	nodes := map[string]dagrun.NodeForecast{}
 
-	for id, e := range map[string]dagrun.Estimate{"s": {}, "a": {Median: 5, P90: 30}, "b": {Median: 4, P90: 6}, "c": {Median: 3, P90: 4}, "z": {}} {
+	for id, e := range map[string]dagrun.Estimate{
+		"s": {}, "a": {Median: 5, P90: 30}, "b": {Median: 4, P90: 6}, "c": {Median: 3, P90: 4}, "z": {},
+	} {
 		nodes[id] = dagrun.NodeForecast{Runs: 3, DurationS: &e, Tokens: &e, CostUSD: &e}
 	}
 

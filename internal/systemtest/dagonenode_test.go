@@ -103,3 +103,24 @@ func TestDAGRun_oneNodeRetried(t *testing.T) {
 	require.Equal(t, []any{dagrun.Failed, 1}, []any{run.Status, run.Retries})
 	require.JSONEq(t, `"yes"`, string(s.node(run, "h").Outputs))
 }
+
+// A run of one node is given the files and the workspace of the run that its outputs are of.
+func TestDAGRun_oneNodeWithFiles(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+
+	whole := s.play(`{"id":"a","type":"code","config":{"code":"echo passed > out.txt; echo kept > own.txt"},"outputs":{"files":["out.txt"]}},
+		{"id":"b","type":"code","config":{"code":"cat in/out.txt"},"inputs_files":[{"from":"a","to":"in/"}]},
+		{"id":"c","type":"code","config":{"code":"cat own.txt"},"workspace":"a"}`,
+		strings.Join([]string{edge("e1", "s", "a"), edge("e2", "a", "b"), edge("e3", "b", "c"), edge("e4", "c", "z")}, ","), `{}`)
+	require.Equal(t, dagrun.Completed, whole.Status, "%+v", whole.Error)
+
+	for nodeID, want := range map[string]string{"b": "passed", "c": "kept"} {
+		run, err := s.runs.RunNode(t.Context(), s.caller.User, whole.ProdSolutionID, dagrun.OneNode{NodeID: nodeID})
+		require.NoError(t, err)
+
+		run = s.over(run)
+		require.Equal(t, dagrun.Completed, run.Status, "%s: %+v", nodeID, run.Error)
+		require.Contains(t, string(run.Outputs), want)
+	}
+}

@@ -40,7 +40,8 @@ type openRun struct {
 // read reads a run. With lock nothing else changes it in the transaction.
 func (s *Store) read(ctx context.Context, tx pgx.Tx, runID string, lock bool) (row openRun, err error) {
 	query := `
-		SELECT r.id, r.solution_id, r.owner_id, coalesce(r.node_id, ''), r.version, r.status, r.cancel, r.inputs, r.depth, r.retries, coalesce(r.parent_run, ''),
+		SELECT r.id, r.solution_id, r.owner_id, coalesce(r.node_id, ''), r.version, r.status, r.cancel, r.inputs, r.depth, r.retries,
+		       coalesce(r.parent_run, ''),
 		       coalesce((SELECT p.solution_id FROM dag_runs p WHERE p.id = r.parent_run), '')
 		FROM   dag_runs r WHERE r.id = $1`
 	if lock {

@@ -112,6 +112,33 @@ func TestStore_repeatedTask(t *testing.T) {
 		}
 	})
 
+	t.Run("iterations of a loop", func(t *testing.T) {
+		t.Parallel()
+
+		store, set := newRun(t, `{"id":"n","type":"loop","config":{"prompt":"x","condition":"{{loop.output}} == 2","max":9}}`)
+		for range 2 {
+			out, err := store.ActivateNode(t.Context(), activate)
+			require.NoError(t, err)
+			require.Equal(t, dagrun.Outcome{Status: dagrun.Running, Items: 1}, out)
+		}
+
+		set(`UPDATE dag_run_nodes SET status = 'completed', output = '1' WHERE item = 0`)
+
+		for range 2 { // the second call finds the iteration that the first one created
+			out, err := store.GatherNode(t.Context(), node)
+			require.NoError(t, err)
+			require.Equal(t, dagrun.Outcome{Status: dagrun.Running, Items: 2}, out)
+		}
+
+		set(`UPDATE dag_run_nodes SET status = 'completed', output = '2' WHERE item = 1`)
+
+		for range 2 {
+			out, err := store.GatherNode(t.Context(), node)
+			require.NoError(t, err)
+			require.Equal(t, dagrun.Completed, out.Status)
+		}
+	})
+
 	t.Run("failed node", func(t *testing.T) {
 		t.Parallel()
 
