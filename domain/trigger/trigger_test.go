@@ -52,7 +52,7 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 
 	secrets := map[Auth]string{
-		Bearer: "a secret of the sender", Standard: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", GitHub: "It's a Secret to Everybody",
+		Bearer: "a secret of the sender", Standard: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", GitHub: "another secret of the sender",
 		GitLab: "a secret of the sender", Slack: "8f742231b10e8888abcd99yyyzzz85a5",
 	}
 	for auth, secret := range secrets {
