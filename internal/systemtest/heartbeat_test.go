@@ -88,11 +88,13 @@ func (s *stack) awaitAttempt(workflowID string, n int32) {
 	}, patience, 50*time.Millisecond, "%s: attempt %d", workflowID, n)
 }
 
+// write makes an empty file in the workspaces of all sessions that have one.
 func (s *stack) write(name string) {
 	s.t.Helper()
-	root, err := s.acts.Tools.Root(s.t.Context(), "", 0)
-	require.NoError(s.t, err)
-	require.NoError(s.t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+
+	for _, root := range s.inWorkspaces("") {
+		require.NoError(s.t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+	}
 }
 
 // modelCalls counts the requests to the model whose body has the text.

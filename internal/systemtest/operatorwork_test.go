@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -381,13 +380,13 @@ func TestOperator_Runs_byOwner(t *testing.T) {
 func TestOperator_workWithoutItsWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)
-	root, err := s.acts.Tools.Root(t.Context(), "", 0)
-	require.NoError(t, err)
 
 	once := func(t *testing.T, file string) {
 		t.Helper()
 
-		written, err := os.ReadFile(filepath.Join(root, file))
+		found := s.inWorkspaces(file)
+		require.Len(t, found, 1)
+		written, err := os.ReadFile(found[0])
 		require.NoError(t, err)
 		require.Equal(t, "once\n", string(written), "what had been done was done again")
 	}

@@ -3,7 +3,6 @@ package systemtest
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -33,12 +32,16 @@ func (s *stack) wake(session domain.SessionID) {
 
 func (s *stack) awaitFile(name string) {
 	s.t.Helper()
-	root, err := s.acts.Tools.Root(s.t.Context(), "", 0)
+	require.Eventually(s.t, func() bool { return len(s.inWorkspaces(name)) > 0 }, patience, 10*time.Millisecond)
+}
+
+// inWorkspaces returns the paths of the files of a name in the workspaces of all sessions.
+func (s *stack) inWorkspaces(name string) []string {
+	s.t.Helper()
+	found, err := filepath.Glob(filepath.Join(s.dir, "[^.]*", name))
 	require.NoError(s.t, err)
-	require.Eventually(s.t, func() bool {
-		_, err := os.Stat(filepath.Join(root, name))
-		return err == nil
-	}, patience, 10*time.Millisecond)
+
+	return found
 }
 
 const untilGo = "echo x >> runs; until [ -e go ]; do sleep 0.05; done; cat runs"

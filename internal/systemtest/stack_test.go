@@ -82,6 +82,7 @@ type stack struct {
 	worker      sdkworker.Worker
 	runs        temporal.Runs
 	bus         *events.Signals
+	dir         string        // of the sessions' workspaces
 	files       files.Carrier // of the sessions' workspaces
 	objects     *objects.Store
 
@@ -164,7 +165,8 @@ func newStackOver(
 		Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace, Subjects: work.NewStore(db.DB),
 	}
 
-	workspaces := toolbox.Files{Store: workspace.New(t.TempDir())}
+	s.dir = t.TempDir()
+	workspaces := toolbox.Files{Store: workspace.New(s.dir)}
 	s.objects = store
 	s.files = files.Carrier{
 		Workspaces: workspaces.Store,
