@@ -38,6 +38,13 @@ var schedulesWalk = []call{
 			{body: `{"title":"t","prompt":"p","cron":"@daily","files":["a","[x"]}`, at: "body.files[1]"},
 			{body: `{"title":"t","prompt":"p","cron":"@daily","commands":[" "]}`, at: "body.commands[0]"},
 			{body: `{"title":"t","prompt":"p","cron":"@daily","workspace_id":5}`, at: "body.workspace_id"},
+			{body: `{"title":"t","cron":"@daily"}`, at: "body.prompt"},
+			{body: `{"title":"t","cron":"@daily","target":{"kind":"x"}}`, at: "body.target.kind"},
+			{body: `{"title":"t","cron":"@daily","target":{"kind":"dag"}}`, at: "body.target.solution_id"},
+			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue"}}`, at: "body.target.workspace_id"},
+			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue","workspace_id":"w","title":"{{input.x}}"}}`, at: "body.target.title"},
+			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue","workspace_id":"w"},"model":"m"}`, at: "body.model"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","target":{"kind":"prompt","version":1}}`, at: "body.target.version"},
 		},
 	},
 	{

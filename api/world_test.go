@@ -49,6 +49,7 @@ import (
 	"everloop/service/production"
 	"everloop/service/schedules"
 	"everloop/service/skills"
+	"everloop/service/targets"
 	"everloop/service/toolservers"
 	"everloop/service/triggers"
 	"everloop/service/webhooks"
@@ -137,10 +138,6 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
-	scheduled, err := schedules.New(
-		schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger},
-	)
-	require.NoError(t, err)
 	triggered := triggers.New(triggers.Deps{
 		DB: db.DB, Box: box, Chats: w.chats, Sessions: db, StartDelivery: noEngine{}.StartTrigger, Logger: logger,
 	})
@@ -153,8 +150,14 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	)
 	require.NoError(t, err)
 	issues := board.New(board.Deps{
-		DB: db.DB, StartRun: noEngine{}.StartIssueRun, Chats: w.chats, Agents: agentService, Logger: logger,
+		DB: db.DB, StartRun: noEngine{}.StartIssueRun, NotifyWaiter: noEngine{}.NotifyWaiter, Chats: w.chats, Agents: agentService, Logger: logger,
 	})
+	scheduled, err := schedules.New(
+		schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger,
+			Targets: targets.New(targets.Deps{Chats: w.chats, Agents: agentService, DAGs: dags, Board: issues}),
+		},
+	)
+	require.NoError(t, err)
 
 	store := postgres.NewStore(db, nowhere{}, logger)
 	auditor := auth.NewAuditor(users, logger, nil)

@@ -18,6 +18,9 @@ func ChatEndID(chatID ChatID, round int) string {
 	return uuid.NewSHA1(derivedIDs, fmt.Appendf(nil, "%s/%d/end", chatID, round)).String()
 }
 
+// DerivedID returns the id that a name always has, so that repeated requests create one thing.
+func DerivedID(name string) string { return uuid.NewSHA1(derivedIDs, []byte(name)).String() }
+
 // NewToolCallID returns a new id that clients, the model and the ledger use for a tool call. It
 // replaces the model server's ids, which are not unique.
 func NewToolCallID() string { return "call_" + NewID() }

@@ -13,7 +13,9 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/service/schedules"
 )
 
@@ -49,6 +51,7 @@ type TaskOptions struct {
 	Commands          []string          `json:"commands,omitempty" nullable:"true" maxItems:"10" minLength:"1" maxLength:"10000" doc:"Commands that must end with exit code 0 after a run, in the sandbox of its session and within five minutes each, or the run is failed. They may run again after a crash." example:"[\"make test\"]"`
 	JitterS           *int              `json:"jitter_s,omitempty" nullable:"true" minimum:"0" maximum:"3600" doc:"Up to how many seconds after its time a tick runs; default 0." example:"0"`
 
+	Target        *target.Target                     `json:"target,omitempty" doc:"What each tick starts; default: the prompt, in a session. A PATCH to another kind removes what the old kind has configured."`
 	SolutionID    *string                            `json:"solution_id,omitempty" nullable:"true" maxLength:"256" doc:"The solution of its sessions; empty: none."`
 	BizRoleID     *string                            `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256" doc:"The role of the solution; empty: none."`
 	AgentID       *string                            `json:"agent_id,omitempty" nullable:"true" maxLength:"256" doc:"The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none." example:"release-notes"`
@@ -62,6 +65,10 @@ type TaskOptions struct {
 }
 
 func (o TaskOptions) apply(spec *schedule.TaskSpec) {
+	if o.Target != nil {
+		spec.Retarget(*o.Target)
+	}
+
 	fields.Set(&spec.Timezone, o.Timezone)
 	fields.Set(&spec.Enabled, o.Enabled)
 	fields.Set(&spec.SkipConfirmations, o.SkipConfirmations)
@@ -118,7 +125,7 @@ func (o TaskOptions) applyNames(spec *schedule.TaskSpec) {
 
 type newScheduledTask struct {
 	Title  string `json:"title" minLength:"1" maxLength:"200" doc:"Its title." example:"Nightly report"`
-	Prompt string `json:"prompt" minLength:"1" maxLength:"100000" doc:"The message that each run sends." example:"Write the report of yesterday."`
+	Prompt string `json:"prompt,omitempty" maxLength:"100000" doc:"The message that each run sends; the default description of the issues of a target of kind issue. Needed where the target starts a chat and has no prompt." example:"Write the report of yesterday."`
 	Cron   string `json:"cron" minLength:"1" maxLength:"100" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly." example:"30 2 * * *"`
 	TaskOptions
 	ExpiresAt      *time.Time                                       `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time." example:"2030-01-01T00:00:00Z"`
@@ -202,6 +209,13 @@ type SchedulesAPI struct {
 
 const onTask = "scheduled_task_not_found"
 
+// Codes of targets that the owner cannot start.
+const (
+	onTarget403 = "workspace_role_required"
+	onTarget404 = "prod_solution_not_found version_not_found"
+	onTarget422 = domain.CodeValidationFailed + " " + dagrun.CodeInvalidInputs
+)
+
 // Register adds the operations of the area to the interface.
 func (a *SchedulesAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
@@ -210,14 +224,16 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Path:    "/api/scheduled-tasks",
 		Tag:     "Scheduled tasks",
 		Summary: "Create a scheduled task",
-		Description: "Each tick of the cron expression sends the prompt to a session. A local time that a clock change leaves out is " +
-			"due once, at the next minute that exists; a repeated one is due once.",
+		Description: "Each tick of the cron expression starts the target: by default it sends the prompt to a session. The owner must " +
+			"be allowed to use it now and at each tick. A local time that a clock change leaves out is due once, at the next minute " +
+			"that exists; a repeated one is due once.",
 		Scope:  auth.Schedules,
 		Audit:  "scheduled_task.create",
 		Status: fiber.StatusCreated,
 		Errors: httpx.Codes{
-			403: "biz_role_not_allowed", 404: onWorkspace + " prod_agent_not_found", 409: "scheduled_task_limit",
-			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found",
+			403: "biz_role_not_allowed " + onTarget403, 404: onWorkspace + " prod_agent_not_found " + onTarget404,
+			409: "scheduled_task_limit dag_not_published", 413: "inputs_too_large",
+			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found " + onTarget422,
 		},
 		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *",
 			"timezone": "Europe/Berlin"}`,
@@ -259,8 +275,10 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 			"skip_confirmations or question_policy the next run begins a new session.",
 		Scope: auth.Schedules, Audit: "scheduled_task.change",
 		Errors: httpx.Codes{
-			403: "forbidden biz_role_not_allowed", 404: onTask + " " + onWorkspace + " prod_agent_not_found",
-			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found",
+			403: "forbidden biz_role_not_allowed " + onTarget403,
+			404: onTask + " " + onWorkspace + " prod_agent_not_found " + onTarget404, 409: "dag_not_published",
+			413: "inputs_too_large",
+			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found " + onTarget422,
 		},
 		Example: `{"cron": "0 7 * * MON-FRI"}`,
 	}, a.update)

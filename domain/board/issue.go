@@ -63,6 +63,7 @@ type Issue struct {
 	ClosedAt       *time.Time      `json:"closed_at" db:"closed_at" nullable:"true" doc:"Time at which it was done or cancelled; null: it is open."`
 	CreatedAt      time.Time       `json:"created_at" db:"created_at" doc:"Creation time."`
 	UpdatedAt      time.Time       `json:"updated_at" db:"updated_at" doc:"Time of the last change of its fields."`
+	StartedBy      *string         `json:"started_by,omitempty" db:"started_by" doc:"The scheduled task (task/<id>) or trigger (trigger/<id>) that created it; left out: neither." example:"task/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	ActiveRun      *ActiveRun      `json:"active_run" db:"active_run" doc:"The run that works on it; null: none does."`
 }
 
@@ -99,6 +100,10 @@ type IssueFields struct {
 	ExpectedRevision *int
 	SuppressRun      bool
 	HandoffNote      string
+
+	// Of an issue that a task or a trigger creates: its id, what starts it, such as task/<id>, and
+	// the workflow that is signalled when its runs have ended; empty: none.
+	ID, StartedBy, Waiter string
 }
 
 // Change is a new value of a field that can be empty.

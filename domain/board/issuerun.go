@@ -138,6 +138,7 @@ type IssueRunPlan struct {
 	Agents []string         // instances that can start another run
 	Stop   []domain.RunChat // chats to stop
 	Answer []string         // runs that a comment can answer
+	Notify []string         // workflows that wait for the end of the runs of an issue
 }
 
 // Add joins the actions of two plans.
@@ -145,6 +146,7 @@ func (p *IssueRunPlan) Add(other IssueRunPlan) {
 	p.Agents = append(p.Agents, other.Agents...)
 	p.Stop = append(p.Stop, other.Stop...)
 	p.Answer = append(p.Answer, other.Answer...)
+	p.Notify = append(p.Notify, other.Notify...)
 }
 
 // MessageID returns the client_message_id of the message of a round of a run.

@@ -12,8 +12,10 @@ import (
 
 // Triggers of runs.
 const (
-	TriggerAPI     = "api"
-	TriggerSubflow = "subflow"
+	TriggerAPI      = "api"
+	TriggerSubflow  = "subflow"
+	TriggerSchedule = "schedule"
+	TriggerEvent    = "trigger"
 )
 
 // RunRecord is a run as its owner sees it.
@@ -23,7 +25,8 @@ type RunRecord struct {
 	SolutionName   string          `json:"prod_solution_name" doc:"The name of the production solution." example:"Reviews"`
 	Version        int             `json:"version" doc:"The version of the DAG that it runs." example:"2"`
 	NodeID         *string         `json:"node_id,omitempty" doc:"The one node that it runs; left out: the whole DAG." example:"review"`
-	Trigger        string          `json:"trigger" enum:"api,subflow" doc:"What began it."`
+	Trigger        string          `json:"trigger" enum:"api,subflow,schedule,trigger" doc:"What started it."`
+	StartedBy      *string         `json:"started_by,omitempty" doc:"The scheduled task (task/<id>) or trigger (trigger/<id>) that started it; left out: neither." example:"task/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Status         Status          `json:"status" enum:"pending,running,waiting,completed,failed,cancelled" doc:"Its status."`
 	WaitingReason  string          `json:"waiting_reason" enum:"none,question,permission,timer,queued" doc:"Why it does not move; none: it does."`
 	Inputs         json.RawMessage `json:"inputs" doc:"Its inputs."`
@@ -93,6 +96,8 @@ type New struct {
 	Nodes      []string // of the version
 	NodeID     string   // the one node that it runs; empty: the whole DAG
 	Pinned     []Pinned // outputs of nodes that do not run
+	StartedBy  string   // what started it, such as task/<id>; empty: a client or another run
+	Waiter     string   // the workflow that is signalled at its end; empty: none
 }
 
 // Pinned is the output of a node that the run of another node is given.

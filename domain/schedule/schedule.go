@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/target"
 )
 
 // Overlap is what happens to a tick while an earlier run of its task is unfinished.
@@ -53,7 +54,7 @@ type TaskSpec struct {
 	Setup
 }
 
-// Task is a prompt that is sent at planned times.
+// Task starts its target at planned times.
 type Task struct {
 	ID      string `json:"id" db:"id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID string `json:"owner_id" db:"owner_id" doc:"The user whose task it is." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
@@ -118,6 +119,7 @@ type Run struct {
 	FinishedAt   *time.Time        `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 	DriftMS      int64             `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran." example:"240"`
 	Usage        domain.Usage      `json:"usage" db:"-" doc:"What its chat has used."`
+	Started      *target.Started   `json:"started" db:"started" doc:"What it has started; null: nothing (yet)."`
 	Checks       []RunCheck        `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
 	Attempt      int               `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
 }
@@ -154,6 +156,7 @@ type ChatWaiter = domain.ChatWaiter
 type TickPlan struct {
 	TaskID string
 	Stop   []domain.RunChat // chats to stop
+	Cancel []target.Started // DAG runs, and issues whose runs are to be cancelled
 	Push   bool             // the Schedule needs an update
 }
 
@@ -173,11 +176,13 @@ type RunStart struct {
 // ClaimedRun is a scheduled run to execute.
 type ClaimedRun struct {
 	RunID     string
-	Execution string // the execution that started it
-	Ended     bool   // there is no work left
-	Begun     bool   // its message was sent
-	SessionID domain.SessionID
+	Execution string           // the execution that started it
+	Ended     bool             // there is no work left
+	Cancelled bool             // it ended now, before the record of what it may have started
+	Begun     bool             // its target was started
+	SessionID domain.SessionID // empty: its target starts no chat
 	OwnerID   string
+	TaskID    string
 	Task      TaskSpec
 	Tick      Tick
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/target"
 )
 
 // Bounds of a task's setup.
@@ -15,8 +16,9 @@ const (
 	MaxInputValue = 10_000 // characters
 )
 
-// Setup is the configuration of a task's sessions, and the variables of its prompt.
+// Setup is what a task starts: its target, the configuration of its sessions, and the variables of its texts.
 type Setup struct {
+	Target        target.Target      `json:"target" doc:"What each run starts. Of prompt and agent, prompt and agent_id are the fields of the task."`
 	SolutionID    *string            `json:"solution_id" nullable:"true" doc:"The solution of its sessions; null: none."`
 	BizRoleID     *string            `json:"biz_role_id" nullable:"true" doc:"The role of the solution; null: none."`
 	AgentID       *string            `json:"agent_id" nullable:"true" doc:"The production agent that its sessions are made of; null: none." example:"release-notes"`
@@ -26,7 +28,7 @@ type Setup struct {
 	Permissions   []PermissionRule   `json:"permissions" nullable:"true" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
 	Network       domain.NetworkMode `json:"network,omitempty" enum:"none,rules,public" doc:"Narrows the network of its commands; left out: as the service is configured."`
 	MemoryEnabled bool               `json:"memory_enabled" doc:"Whether its sessions use memories."`
-	Inputs        map[string]string  `json:"inputs" nullable:"true" doc:"Values that the prompt uses as {{input.NAME}}." example:"{\"product\": \"Atlas\"}"`
+	Inputs        map[string]string  `json:"inputs" nullable:"true" doc:"Values that the texts of the task and its target use as {{input.NAME}}. The inputs of a DAG run, if its target has none." example:"{\"product\": \"Atlas\"}"`
 }
 
 // PermissionRule decides about tool calls of the sessions of a task.
@@ -89,14 +91,12 @@ type Tick struct {
 	Previous time.Time // zero: there was none
 }
 
-var (
-	inputName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	references = regexp.MustCompile(`\{\{\s*((?:tick|task|input)\.[^{}\s]*)\s*\}\}`)
-)
+var inputName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// CheckInputs checks the names and sizes of inputs, and that a prompt refers only to existing
-// variables. Text in double braces with another start stays unchanged.
-func CheckInputs(prompt string, inputs map[string]string) error {
+// CheckInputs checks the names and sizes of inputs, and that the texts of a task refer only to
+// existing variables. Text in double braces with another start stays unchanged.
+func (s TaskSpec) CheckInputs() error {
+	inputs := s.Inputs
 	if len(inputs) > MaxInputs {
 		return domain.Invalidf("body.inputs", "must have at most %d values", MaxInputs)
 	}
@@ -111,31 +111,45 @@ func CheckInputs(prompt string, inputs map[string]string) error {
 		}
 	}
 
-	for _, found := range references.FindAllStringSubmatch(prompt, -1) {
-		name, isInput := strings.CutPrefix(found[1], "input.")
-
-		_, known := inputs[name]
-		if !isInput {
-			known = slices.Contains([]string{"tick.time", "tick.previous", "task.title"}, found[1])
+	err := s.checkReferences("body.prompt", s.Prompt)
+	s.Target.Map(func(field, text string) string {
+		if err == nil {
+			err = s.checkReferences("body.target."+field, text)
 		}
 
-		if !known {
-			return domain.Invalidf("body.prompt", "{{%s}} is unknown: use tick.time, tick.previous, task.title or input.NAME of inputs",
-				domain.CleanText(found[1]))
+		return text
+	})
+
+	return err
+}
+
+func (s TaskSpec) checkReferences(at, text string) error {
+	for _, name := range target.References(text) {
+		input, isInput := strings.CutPrefix(name, "input.")
+
+		_, known := s.Inputs[input]
+		if !isInput {
+			known = slices.Contains([]string{"tick.time", "tick.previous", "task.title"}, name)
+		}
+
+		if !known && (isInput || strings.HasPrefix(name, "tick.") || strings.HasPrefix(name, "task.")) {
+			return domain.Invalidf(at, "{{%s}} is unknown: use tick.time, tick.previous, task.title or input.NAME of inputs",
+				domain.CleanText(name))
 		}
 	}
 
 	return nil
 }
 
-// Message returns the prompt of a task for one tick. Times are in the zone of the task.
-func (s TaskSpec) Message(tick Tick) string {
+// Values returns the values of references in the texts of a task for one tick. Times are in the
+// zone of the task.
+func (s TaskSpec) Values(tick Tick) target.Values {
 	zone, err := time.LoadLocation(s.Timezone)
 	if err != nil {
 		zone = time.UTC
 	}
 
-	values := map[string]string{"tick.time": tick.Time.In(zone).Format(time.RFC3339), "tick.previous": "", "task.title": s.Title}
+	values := target.Values{"tick.time": tick.Time.In(zone).Format(time.RFC3339), "tick.previous": "", "task.title": s.Title}
 	if !tick.Previous.IsZero() {
 		values["tick.previous"] = tick.Previous.In(zone).Format(time.RFC3339)
 	}
@@ -144,12 +158,87 @@ func (s TaskSpec) Message(tick Tick) string {
 		values["input."+name] = value
 	}
 
-	return references.ReplaceAllStringFunc(s.Prompt, func(reference string) string {
-		value, known := values[references.FindStringSubmatch(reference)[1]]
-		if !known {
-			return reference
-		}
+	return values
+}
 
-		return value
-	})
+// Retarget sets what the task starts. The configuration that another kind of target had, and that
+// the new kind does not use, is removed.
+func (s *TaskSpec) Retarget(t target.Target) {
+	if t.Kind != s.Target.Kind && s.Target.Kind != "" {
+		s.Setup = Setup{Inputs: s.Inputs}
+		if !t.Kind.Chats() {
+			s.Model, s.Budget, s.QuestionPolicy, s.OutputSchema, s.Files, s.Commands = nil, nil, nil, nil, nil, nil
+			s.Persistent, s.SkipConfirmations = false, false
+		}
+	}
+
+	s.Target, s.AgentID = t, nil
+	if t.AgentID != "" {
+		s.AgentID = &t.AgentID
+	}
+
+	if t.Prompt != "" {
+		s.Prompt = t.Prompt
+	}
+
+	if t.Kind.Chats() && len(t.Inputs) > 0 {
+		s.Inputs = map[string]string{}
+		for name, value := range t.Inputs {
+			s.Inputs[name], _ = value.(string)
+		}
+	}
+}
+
+// Settle makes the target agree with the prompt and the agent of the task, which are part of it.
+func (s *TaskSpec) Settle() {
+	switch {
+	case s.Target.Kind != "" && !s.Target.Kind.Chats():
+		return
+	case s.AgentID != nil:
+		s.Target = target.Target{Kind: target.Agent, AgentID: *s.AgentID, Prompt: s.Prompt}
+	default:
+		s.Target = target.Target{Kind: target.Prompt, Prompt: s.Prompt}
+	}
+}
+
+// Start returns the target of one run, with the defaults that the task has for it.
+func (s TaskSpec) Start() target.Target {
+	started := s.Target
+	started.Prompt = s.Prompt
+
+	if started.Kind == target.DAG && started.Inputs == nil {
+		started.Inputs = map[string]any{}
+		for name, value := range s.Inputs {
+			started.Inputs[name] = value
+		}
+	}
+
+	return started
+}
+
+// ChatField returns a field that configures chats, and that a task which starts none can therefore
+// not set; empty: there is none.
+func (s TaskSpec) ChatField() string {
+	switch {
+	case s.AgentID != nil:
+		return "agent_id"
+	case s.Model != nil:
+		return "model"
+	case s.Persistent:
+		return "persistent"
+	case s.SkipConfirmations:
+		return "skip_confirmations"
+	case s.QuestionPolicy != nil:
+		return "question_policy"
+	case s.Budget != nil:
+		return "budget"
+	case len(s.OutputSchema) > 0:
+		return "output_schema"
+	case len(s.Files) > 0:
+		return "files"
+	case len(s.Commands) > 0:
+		return "commands"
+	default:
+		return s.Beside()
+	}
 }

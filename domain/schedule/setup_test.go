@@ -9,7 +9,7 @@ import (
 	"everloop/domain/schedule"
 )
 
-func TestTaskSpec_Message(t *testing.T) {
+func TestTaskSpec_Values(t *testing.T) {
 	t.Parallel()
 
 	spec := schedule.TaskSpec{
@@ -24,15 +24,14 @@ func TestTaskSpec_Message(t *testing.T) {
 		"Helm {{ .Values.x }} and {{other.name}}": "Helm {{ .Values.x }} and {{other.name}}",
 	} {
 		spec.Prompt = prompt
-		require.NoError(t, schedule.CheckInputs(prompt, spec.Inputs))
-		require.Equal(t, want, spec.Message(tick))
+		require.NoError(t, spec.CheckInputs())
+		require.Equal(t, want, spec.Values(tick).Fill(prompt))
 	}
 
-	spec.Prompt = "since {{tick.previous}}."
-	require.Equal(t, "since .", spec.Message(schedule.Tick{Time: tick.Time}))
+	require.Equal(t, "since .", spec.Values(schedule.Tick{Time: tick.Time}).Fill("since {{tick.previous}}."))
 }
 
-func TestCheckInputs(t *testing.T) {
+func TestTaskSpec_CheckInputs(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
@@ -44,6 +43,7 @@ func TestCheckInputs(t *testing.T) {
 		"name":          {"", map[string]string{"a b": ""}},
 		"long value":    {"", map[string]string{"a": string(make([]byte, schedule.MaxInputValue+1))}},
 	} {
-		require.Error(t, schedule.CheckInputs(c.prompt, c.inputs), name)
+		spec := schedule.TaskSpec{Prompt: c.prompt, Setup: schedule.Setup{Inputs: c.inputs}}
+		require.Error(t, spec.CheckInputs(), name)
 	}
 }

@@ -40,11 +40,6 @@ type edgeServices struct {
 func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Areas, err error) {
 	s := b.settings
 
-	scheduled, err := b.newSchedules(b.chats)
-	if err != nil {
-		return areas, err
-	}
-
 	compute, err := b.newCompute(in.toolServers)
 	if err != nil {
 		return areas, err
@@ -53,6 +48,11 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 	documents := in.shown.documents
 
 	dags, err := b.newDAGRuns(documents)
+	if err != nil {
+		return areas, err
+	}
+
+	scheduled, err := b.newSchedules(dags)
 	if err != nil {
 		return areas, err
 	}

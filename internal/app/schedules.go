@@ -6,15 +6,18 @@ import (
 	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/infra/toolbox"
+	"everloop/service/dagruns"
 	"everloop/service/schedules"
+	"everloop/service/targets"
 )
 
 // newSchedules builds the service of scheduled tasks.
-func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
+func (b *backend) newSchedules(dags *dagruns.Service) (*schedules.Service, error) {
 	return schedules.New(schedules.Config{
 		Store:   b.store,
 		Engine:  b.Runs,
-		Chats:   chats,
+		Chats:   b.chats,
+		Targets: targets.New(targets.Deps{Chats: b.chats, Agents: b.agents, DAGs: dags, Board: b.board}),
 		Models:  b.models,
 		Agents:  b.agents,
 		Network: b.settings.SandboxNetwork,
@@ -29,8 +32,10 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 
 // scheduleWork returns what a worker does for scheduled tasks: their activities, and the
 // job that follows their Schedules.
-func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *schedules.Service, error) {
-	tasks, err := b.newSchedules(b.chats)
+func (b *backend) scheduleWork(
+	outcomes *background.Outcomes, dags *dagruns.Service,
+) (*background.Schedules, *schedules.Service, error) {
+	tasks, err := b.newSchedules(dags)
 	if err != nil {
 		return nil, nil, err
 	}

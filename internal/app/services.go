@@ -112,7 +112,9 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	s.board = board.New(board.Deps{DB: b.DB.DB, StartRun: b.Runs.StartIssueRun, Chats: s.chats, Agents: s.agents, Logger: b.logger})
+	s.board = board.New(board.Deps{
+		DB: b.DB.DB, StartRun: b.Runs.StartIssueRun, NotifyWaiter: b.Runs.NotifyWaiter, Chats: s.chats, Agents: s.agents, Logger: b.logger,
+	})
 
 	s.triggers = triggers.New(triggers.Deps{
 		DB: b.DB.DB, Box: b.buckets.Box, Chats: s.chats, Sessions: b.store, StartDelivery: b.Runs.StartTrigger, Logger: b.logger,

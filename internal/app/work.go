@@ -118,13 +118,13 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		return nil, err
 	}
 
-	scheduled, scheduleRepair, err := b.scheduleWork(b.outcomes(shell, files))
+	dags, err := b.newDAGRuns(documents)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
 
-	dags, err := b.newDAGRuns(documents)
+	scheduled, scheduleRepair, err := b.scheduleWork(b.outcomes(shell, files), dags)
 	if err != nil {
 		box.Close()
 		return nil, err

@@ -20,18 +20,24 @@ import (
 func (s *stack) newBoard(runs temporal.Runs) *board.Service {
 	s.t.Helper()
 
-	catalog, err := solutions.Load("")
-	require.NoError(s.t, err)
-
+	s.agents = s.newAgents(runs)
 	issues := board.New(board.Deps{
-		DB: s.db.DB, StartRun: runs.StartIssueRun, Chats: s.chats, Logger: s.logger,
-		Agents: agents.New(agents.Deps{
-			DB: s.db.DB, Solutions: catalog, Models: s.acts.Model.Models, StartTask: runs.StartTask, Logger: s.logger,
-		}),
+		DB: s.db.DB, StartRun: runs.StartIssueRun, NotifyWaiter: runs.NotifyWaiter, Chats: s.chats, Logger: s.logger, Agents: s.agents,
 	})
 	issues.Register(s.worker)
 
 	return issues
+}
+
+func (s *stack) newAgents(runs temporal.Runs) *agents.Service {
+	s.t.Helper()
+
+	catalog, err := solutions.Load("")
+	require.NoError(s.t, err)
+
+	return agents.New(agents.Deps{
+		DB: s.db.DB, Solutions: catalog, Models: s.acts.Model.Models, StartTask: runs.StartTask, Logger: s.logger,
+	})
 }
 
 func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {

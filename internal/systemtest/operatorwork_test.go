@@ -27,6 +27,7 @@ import (
 	"everloop/service/agents"
 	"everloop/service/board"
 	"everloop/service/schedules"
+	targetservice "everloop/service/targets"
 	"everloop/service/work"
 	"everloop/worker"
 )
@@ -68,12 +69,13 @@ func newOperated(t *testing.T) *operated {
 
 	s.tasks, err = schedules.New(
 		schedules.Config{
-			Store:  s.journal,
-			Engine: engine,
-			Chats:  s.chats,
-			Models: s.acts.Model.Models,
-			Agents: noScheduleAgents{},
-			Logger: s.logger,
+			Store:   s.journal,
+			Engine:  engine,
+			Chats:   s.chats,
+			Models:  s.acts.Model.Models,
+			Agents:  s.agents,
+			Targets: targetservice.New(targetservice.Deps{Chats: s.chats, Agents: s.agents, DAGs: s.works.runs, Board: s.issues}),
+			Logger:  s.logger,
 		},
 	)
 	require.NoError(t, err)

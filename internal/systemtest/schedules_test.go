@@ -15,20 +15,24 @@ import (
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
+	"everloop/service/board"
 	"everloop/service/schedules"
+	targetservice "everloop/service/targets"
 	"everloop/worker"
 )
 
 // timetable is a stack with scheduled tasks.
 type timetable struct {
-	*stack
-	tasks *schedules.Service
+	*works
+	issues *board.Service
+	tasks  *schedules.Service
 }
 
 func newTimetable(t *testing.T) *timetable {
 	t.Helper()
-	s := &timetable{stack: newStack(t)}
-	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.runs.Namespace}
+	s := &timetable{works: newWorks(t)}
+	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace}
+	s.issues = s.newBoard(runs)
 
 	var err error
 
@@ -38,7 +42,8 @@ func newTimetable(t *testing.T) *timetable {
 			Engine:  runs,
 			Chats:   s.chats,
 			Models:  s.acts.Model.Models,
-			Agents:  noScheduleAgents{},
+			Agents:  s.agents,
+			Targets: targetservice.New(targetservice.Deps{Chats: s.chats, Agents: s.agents, DAGs: s.works.runs, Board: s.issues}),
 			Network: domain.NetworkRules,
 			Logger:  s.logger,
 		},
@@ -131,11 +136,6 @@ func (s *timetable) exec(sql string, args ...any) {
 	_, err := s.journal.Pool.Exec(s.t.Context(), sql, args...)
 	require.NoError(s.t, err)
 }
-
-// noScheduleAgents has no production agents, and one role.
-type noScheduleAgents struct{ schedules.Agents }
-
-func (noScheduleAgents) CheckRole(context.Context, string, string, string) error { return nil }
 
 // The sessions of a task have what it sets up, and its message says the time of the tick.
 func TestScheduledTask_setup(t *testing.T) {

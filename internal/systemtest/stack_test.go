@@ -44,6 +44,7 @@ import (
 	"everloop/internal/diskspace"
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
+	prodagents "everloop/service/agents"
 	"everloop/service/chat"
 	"everloop/service/files"
 	"everloop/service/history"
@@ -66,6 +67,7 @@ type stack struct {
 	journal *postgres.Store
 	log     *events.Log
 	chats   *chat.Service
+	agents  *prodagents.Service // set by newBoard
 	logger  *slog.Logger
 
 	chatConfig chat.Config // of chats; see configure

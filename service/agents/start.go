@@ -84,6 +84,23 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in prodagent
 	return nil
 }
 
+// StartPlain creates a session without an agent, whose owner must be allowed to take its role. It
+// leaves an existing session unchanged.
+func (s *Service) StartPlain(ctx context.Context, ownerID string, in domain.NewSession) error {
+	if in.SolutionID != nil {
+		role := ""
+		if in.BizRoleID != nil {
+			role = *in.BizRoleID
+		}
+
+		if err := s.CheckRole(ctx, ownerID, *in.SolutionID, role); err != nil {
+			return err
+		}
+	}
+
+	return s.sessions.EnsureSession(ctx, ownerID, in)
+}
+
 // checkScript rejects the init script of another user's agent, which runs with the environment of
 // the session's owner, until that user sends its digest. A script that changed is rejected again.
 func (s *Service) checkScript(ctx context.Context, userID string, from origin, given string) error {

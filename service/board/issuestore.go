@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ const issueColumns = `
 	'member' AS creator_type, i.creator_id, i.parent_issue_id, i.project, i.position, i.stage, i.start_date, i.due_date, i.labels,
 	    i.metadata,
 	i.revision, i.last_activity_at, i.first_started_at, i.closed_at, i.created_at, i.updated_at,
+	    i.started_by,
 	(SELECT jsonb_build_object('id', r.id, 'status', ` + runStatus + `)
 	 FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id
 	 WHERE  r.issue_id = i.id AND r.status IN ('queued', 'dispatched', 'running') AND NOT r.cancel_requested) AS active_run`
@@ -42,12 +44,19 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = board.IssueRunPlan{}
 
+		if in.ID != "" { // created before
+			var err error
+			if made, err = issue(ctx, tx, workspaceID, in.ID, ""); !domain.HasCode(err, board.CodeIssueNotFound) {
+				return err
+			}
+		}
+
 		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
 		made = board.Issue{
-			ID:          domain.NewID(),
+			ID:          cmp.Or(in.ID, domain.NewID()),
 			WorkspaceID: workspaceID,
 			Status:      board.IssueTodo,
 			Priority:    board.PriorityNone,
@@ -77,15 +86,16 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 
 		args := issueArgs(made)
 
-		args["user"] = userID
+		args["user"], args["started_by"], args["waiter"] = userID, in.StartedBy, in.Waiter
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO issues (id, workspace_id, number, title, description, status, priority, assignee_type, assignee_id, creator_id,
 			                    parent_issue_id, project, position, stage, start_date, due_date, labels, metadata, changed_by,
-			                    assigned_by, first_started_at, closed_at)
+			                    assigned_by, first_started_at, closed_at, started_by, waiter)
 			VALUES (@id, @workspace, @number, @title, @description, @status, @priority, @assignee_type, @assignee, @user,
 			        @parent, @project, @position, @stage, @start, @due, @labels, @metadata, @user,
 			        CASE WHEN @assignee::text IS NOT NULL THEN @user::text END,
-			        CASE WHEN @status = 'in_progress' THEN now() END, CASE WHEN @status IN ('done', 'cancelled') THEN now() END)`,
+			        CASE WHEN @status = 'in_progress' THEN now() END, CASE WHEN @status IN ('done', 'cancelled') THEN now() END,
+			        nullif(@started_by, ''), nullif(@waiter, ''))`,
 			args); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -61,7 +62,7 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 		return err
 	}
 
-	if _, err := tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, run.issue.ID); err != nil {
+	if err := notifyWaiter(ctx, tx, run.issue.ID, plan); err != nil {
 		return err
 	}
 
@@ -83,6 +84,58 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 	}
 
 	return nil
+}
+
+// notifyWaiter has the workflow signalled that waits for the runs of an issue, one of which has ended.
+func notifyWaiter(ctx context.Context, tx pgx.Tx, issueID string, plan *board.IssueRunPlan) error {
+	var waiter *string
+
+	err := tx.QueryRow(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1 RETURNING waiter`, issueID).Scan(&waiter)
+	if err == nil && waiter != nil {
+		plan.Notify = append(plan.Notify, *waiter)
+	}
+
+	return err
+}
+
+// EndOfIssue returns how the last run of an issue ended, and what all have used; false: one works
+// or waits. An issue without runs has ended as completed, a deleted one as failed.
+func (s *Store) EndOfIssue(ctx context.Context, issueID string) (end domain.RunEnd, used domain.Usage, ended bool, err error) {
+	var (
+		status        board.IssueRunStatus
+		code, message string
+	)
+
+	err = s.db.Pool.QueryRow(ctx, `
+		SELECT coalesce(r.status, 'completed'), coalesce(r.reason_code, ''), coalesce(r.error, ''),
+		       u.input, u.output, u.cache_read, u.cache_write, u.cost
+		FROM   issues i
+		LEFT   JOIN LATERAL (
+			SELECT status, reason_code, error FROM issue_runs WHERE issue_id = i.id ORDER BY id DESC LIMIT 1) r ON true,
+		LATERAL (
+			SELECT coalesce(sum(input_tokens), 0)::bigint AS input, coalesce(sum(output_tokens), 0)::bigint AS output,
+			       coalesce(sum(cache_read_tokens), 0)::bigint AS cache_read,
+			       coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write, coalesce(sum(cost_nano), 0)::bigint AS cost
+			FROM   issue_runs WHERE issue_id = i.id) u
+		WHERE  i.id = $1`, issueID).
+		Scan(&status, &code, &message, &used.InputTokens, &used.OutputTokens, &used.CacheReadTokens, &used.CacheWriteTokens, &used.Cost)
+
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return domain.RunEnd{Status: domain.RunFailed, Reason: board.CodeIssueNotFound, Error: "the issue was deleted"}, used, true, nil
+	case err != nil:
+		return end, used, false, pg.Fault("read the end of an issue's run", err)
+	case status == board.IssueRunCompleted:
+		end = domain.RunEnd{Status: domain.RunCompleted}
+	case status == board.IssueRunCancelled:
+		end = domain.RunEnd{Status: domain.RunFailed, Reason: cmp.Or(code, board.ReasonStopped), Error: "the run on the issue was cancelled"}
+	case status == board.IssueRunFailed:
+		end = domain.RunEnd{Status: domain.RunFailed, Reason: code, Error: message, Counts: true}
+	default:
+		return end, used, false, nil
+	}
+
+	return end, used, true, nil
 }
 
 // EndIssueRun ends a run whose chat has ended, with the agent's last text as a comment.

@@ -107,6 +107,10 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 		if err == nil {
 			err = notify.IssueRunEvent(ctx, tx, webhook.IssueRunCancelled, run)
 		}
+
+		if err == nil {
+			err = notifyWaiter(ctx, tx, issueID, plan)
+		}
 	}
 
 	return err
@@ -256,6 +260,16 @@ func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool,
 	})
 
 	return open, plan, pg.Fault("cancel issue run", err)
+}
+
+// ActiveRun returns the run that works on an issue; empty: there is none.
+func (s *Store) ActiveRun(ctx context.Context, issueID string) (runID string, err error) {
+	err = s.db.Pool.QueryRow(ctx, `SELECT r.id FROM issue_runs r WHERE r.issue_id = $1 AND `+active, issueID).Scan(&runID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+
+	return runID, pg.Fault("read the active run of an issue", err)
 }
 
 // IssueRuns lists the runs of an issue, newest first: a page, and how many there are.

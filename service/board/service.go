@@ -31,9 +31,11 @@ type Chats interface {
 type Deps struct {
 	DB       *pg.DB
 	StartRun func(ctx context.Context, runID string) error // starts the workflow of an issue run
-	Chats    Chats
-	Agents   *agents.Service
-	Logger   *slog.Logger
+	// NotifyWaiter signals a workflow that waits for the end of a run; false: it is not open.
+	NotifyWaiter func(ctx context.Context, waiter domain.ChatWaiter) (bool, error)
+	Chats        Chats
+	Agents       *agents.Service
+	Logger       *slog.Logger
 }
 
 // Service manages production workspaces, and starts and ends the runs of agents on their issues.
@@ -107,6 +109,18 @@ func (s *Service) CancelAnyRun(ctx context.Context, runID string) (open bool, er
 	return open, s.follow(ctx, plan, err)
 }
 
+// StopIssue stops the run of an issue; it does nothing when none works.
+func (s *Service) StopIssue(ctx context.Context, issueID string) error {
+	runID, err := s.ActiveRun(ctx, issueID)
+	if err != nil || runID == "" {
+		return err
+	}
+
+	_, err = s.CancelAnyRun(ctx, runID)
+
+	return err
+}
+
 // FailRun ends a run as failed for an administrator, and blocks its issue.
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
 	plan, err := s.BlockIssueRun(ctx, runID, code, message)
@@ -138,6 +152,12 @@ func (s *Service) follow(ctx context.Context, plan board.IssueRunPlan, failed er
 	for _, agentID := range plan.Agents {
 		if err := s.Dispatch(ctx, agentID); err != nil {
 			s.deps.Logger.Warn("failed to start issue runs, retrying", "agent_id", agentID, "error", err)
+		}
+	}
+
+	for _, waiter := range plan.Notify {
+		if _, err := s.deps.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: waiter}); err != nil {
+			s.deps.Logger.Warn("failed to report the end of an issue run, retrying", "workflow_id", waiter, "error", err)
 		}
 	}
 

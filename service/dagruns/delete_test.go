@@ -30,9 +30,10 @@ type engine struct {
 
 func (*engine) Details(durable.Attributes) string { return "" }
 
-func (e *engine) StartDAGRun(context.Context, string, string) error  { return e.err }
-func (e *engine) ResumeDAGRun(context.Context, string, string) error { return e.err }
-func (e *engine) AwaitDAGRun(context.Context, string, string) error  { return e.err }
+func (e *engine) StartDAGRun(context.Context, string, string) error             { return e.err }
+func (e *engine) ResumeDAGRun(context.Context, string, string) error            { return e.err }
+func (e *engine) NotifyWaiter(context.Context, domain.ChatWaiter) (bool, error) { return true, e.err }
+func (e *engine) AwaitDAGRun(context.Context, string, string) error             { return e.err }
 
 func (e *engine) CancelDAGRun(ctx context.Context, _, runID string) (bool, error) {
 	if e.err != nil {

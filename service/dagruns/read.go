@@ -15,7 +15,8 @@ import (
 // recordColumns give a dagrun.RunRecord of the row r.
 var recordColumns = `
 	r.id, r.solution_id, (SELECT p.name FROM prod_solutions p WHERE p.id = r.solution_id), r.version, r.node_id, r.trigger, r.status,
-	r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run, r.retries, r.created_at, r.started_at, r.finished_at,
+	r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run, r.started_by, r.retries,
+	r.created_at, r.started_at, r.finished_at,
 	` + usedByRun() + `,
 	CASE WHEN r.finished_at IS NULL THEN ARRAY (
 		SELECT DISTINCT ` + pg.ReasonOfUnit + pg.OpenUnitsOf("r.id") + `) END`
@@ -42,6 +43,7 @@ func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
 		&code,
 		&message,
 		&r.ParentRunID,
+		&r.StartedBy,
 		&r.Retries,
 		&r.CreatedAt,
 		&r.StartedAt,

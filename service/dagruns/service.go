@@ -28,6 +28,8 @@ type Runs interface {
 	ResumeDAGRun(ctx context.Context, solutionID, runID string) error
 	// CancelDAGRun requests the cancellation of the workflow; false: it is not open.
 	CancelDAGRun(ctx context.Context, solutionID, runID string) (open bool, err error)
+	// NotifyWaiter signals a workflow that waits for the end of a run; false: it is not open.
+	NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (bool, error)
 	// AwaitDAGRun waits until the workflow has closed.
 	AwaitDAGRun(ctx context.Context, solutionID, runID string) error
 	// Details returns what operators read of the workflow of a node.
@@ -97,26 +99,44 @@ func (s *Service) Start(
 	version int,
 	inputs json.RawMessage,
 ) (dagrun.RunRecord, error) {
-	graph, version, ownerID, err := s.cfg.Production.RunnableDAG(ctx, caller, solutionID, version)
+	return s.StartNew(ctx, caller, dagrun.New{
+		ID: domain.NewID(), SolutionID: solutionID, Version: version, Trigger: dagrun.TriggerAPI, Inputs: inputs,
+	})
+}
+
+// StartNew starts a run under its id, and returns the existing one when it was started before.
+func (s *Service) StartNew(ctx context.Context, caller domain.User, in dagrun.New) (dagrun.RunRecord, error) {
+	run, err := s.DAGRun(ctx, caller, in.SolutionID, in.ID)
+
+	switch {
+	case err == nil:
+		if !run.Status.Over() {
+			s.start(ctx, in.SolutionID, in.ID)
+		}
+
+		return run, nil
+	case !domain.HasCode(err, dagrun.CodeRunNotFound):
+		return run, err
+	}
+
+	graph, err := s.Runnable(ctx, caller, &in)
 	if err != nil {
-		return dagrun.RunRecord{}, err
+		return run, err
 	}
 
-	if err := checkInputs(graph, inputs); err != nil {
-		return dagrun.RunRecord{}, err
+	in.Nodes = graph.Order()
+
+	return s.create(ctx, caller, in)
+}
+
+// Runnable checks that a caller can start a run with its inputs, and sets its version and owner.
+func (s *Service) Runnable(ctx context.Context, caller domain.User, in *dagrun.New) (graph dag.Graph, err error) {
+	graph, in.Version, in.OwnerID, err = s.cfg.Production.RunnableDAG(ctx, caller, in.SolutionID, in.Version)
+	if err != nil {
+		return graph, err
 	}
 
-	run := dagrun.New{
-		ID:         domain.NewID(),
-		SolutionID: solutionID,
-		OwnerID:    ownerID,
-		Version:    version,
-		Trigger:    dagrun.TriggerAPI,
-		Inputs:     inputs,
-		Nodes:      graph.Order(),
-	}
-
-	return s.create(ctx, caller, run)
+	return graph, checkInputs(graph, in.Inputs)
 }
 
 // create stores a run and starts its workflow.

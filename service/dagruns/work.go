@@ -29,7 +29,7 @@ func (s *Service) Register(w worker.ActivityRegistry) {
 	contract.GatherDAGNode.Handle(w, final(s.GatherNode))
 	contract.WatchDAGNode.Handle(w, final(s.WatchNode))
 	contract.StopDAGNode.Handle(w, final(s.StopNode))
-	contract.StoreDAGRun.Handle(w, final(s.StoreRun))
+	contract.StoreDAGRun.Handle(w, final(s.storeRun))
 	contract.PlaceDAGFiles.Handle(w, final(s.PlaceFiles))
 	contract.CaptureDAGFiles.Handle(w, final(s.CaptureFiles))
 }

@@ -16,6 +16,7 @@ import (
 	"everloop/domain/pattern"
 	"everloop/domain/schedule"
 	"everloop/domain/schema"
+	"everloop/service/targets"
 )
 
 // check refuses a task that cannot be carried out. With expiry its end must be in the
@@ -50,10 +51,11 @@ func (s *Service) check(ctx context.Context, spec *schedule.TaskSpec, expiry boo
 func checkSpec(spec *schedule.TaskSpec) error {
 	spec.Title, spec.Prompt = domain.CleanText(spec.Title), domain.CleanText(spec.Prompt)
 
-	spec.Cron = strings.TrimSpace(spec.Cron)
-	if strings.TrimSpace(spec.Prompt) == "" {
-		return domain.Invalidf("body.prompt", "is empty")
+	if err := checkTarget(spec); err != nil {
+		return err
 	}
+
+	spec.Cron = strings.TrimSpace(spec.Cron)
 
 	if _, err := parseCron("body.cron", spec.Cron); err != nil {
 		return err
@@ -70,7 +72,7 @@ func checkSpec(spec *schedule.TaskSpec) error {
 		return err
 	}
 
-	if err := schedule.CheckInputs(spec.Prompt, spec.Inputs); err != nil {
+	if err := spec.CheckInputs(); err != nil {
 		return err
 	}
 
@@ -78,6 +80,30 @@ func checkSpec(spec *schedule.TaskSpec) error {
 		if _, err := schema.Compile(spec.OutputSchema); err != nil {
 			return err
 		}
+	}
+
+	return nil
+}
+
+// checkTarget checks the target of a task, and that the task has no fields that it does not use.
+func checkTarget(spec *schedule.TaskSpec) error {
+	if err := spec.Target.Check("body.target"); spec.Target.Kind != "" && err != nil {
+		return err
+	}
+
+	spec.Settle()
+	spec.Target = spec.Target.Map(func(_, text string) string { return domain.CleanText(text) })
+
+	if !spec.Target.Kind.Chats() {
+		if field := spec.ChatField(); field != "" {
+			return domain.Invalidf("body."+field, "cannot be set for a target of kind %s", spec.Target.Kind)
+		}
+
+		return nil
+	}
+
+	if strings.TrimSpace(spec.Prompt) == "" {
+		return domain.Invalidf("body.prompt", "must not be empty")
 	}
 
 	return nil
@@ -132,7 +158,16 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 
 // checkSetup refuses an agent and a role that the owner may not use, and a network that is wider than the
 // service's.
-func (s *Service) checkSetup(ctx context.Context, ownerID string, setup schedule.Setup) error {
+func (s *Service) checkSetup(ctx context.Context, ownerID string, spec schedule.TaskSpec) error {
+	setup := spec.Setup
+	if !setup.Target.Kind.Chats() {
+		err := s.cfg.Targets.Check(ctx, targets.Request{
+			OwnerID: ownerID, Target: spec.Start(), Values: spec.Values(schedule.Tick{Time: time.Now(), Previous: time.Now()}),
+		})
+
+		return inTarget(err, spec)
+	}
+
 	if setup.AgentID != nil {
 		if field := setup.Beside(); field != "" {
 			return domain.Invalidf("body."+field, "cannot be set together with agent_id: the agent defines it")
@@ -162,6 +197,18 @@ func (s *Service) checkSetup(ctx context.Context, ownerID string, setup schedule
 	}
 
 	return nil
+}
+
+// inTarget names the field of the task that has the rejected inputs of a DAG run.
+func inTarget(err error, spec schedule.TaskSpec) error {
+	e := domain.AsError(err)
+	for i := range e.Fields {
+		if rest, inputs := strings.CutPrefix(e.Fields[i].Location, "body.inputs"); inputs && spec.Target.Inputs != nil {
+			e.Fields[i].Location = "body.target.inputs" + rest
+		}
+	}
+
+	return err
 }
 
 func (s *Service) checkRole(ctx context.Context, ownerID string, setup schedule.Setup) error {

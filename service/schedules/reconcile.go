@@ -334,12 +334,19 @@ func (s *Service) lookForMissing(ctx context.Context, observe func(ctx context.C
 	}
 }
 
-// repeatStops stops the chats of cancelled runs that continue.
+// repeatStops stops what cancelled runs have started and what continues.
 func (s *Service) repeatStops(ctx context.Context) error {
 	runs, err := s.cfg.Store.CancelledRuns(ctx)
 	for _, run := range runs {
 		err = errors.Join(err, s.Stop(ctx, run))
 	}
+
+	started, listed := s.cfg.Store.CancelledTargets(ctx)
+	for _, of := range started {
+		err = errors.Join(err, s.cfg.Targets.Stop(ctx, of))
+	}
+
+	err = errors.Join(err, listed)
 
 	return err
 }

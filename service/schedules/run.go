@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"everloop/domain"
-	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/internal/durable"
+	"everloop/service/targets"
 )
 
-// Begin makes the session of a run and sends its message, once however often it is
-// called. It returns the session; empty: the run has none.
+// Begin starts the target of a run, once however often it is called. It returns the session; empty:
+// the run has none.
 func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, domain.SessionID, error) {
 	if err := s.findDue(ctx, &in); err != nil {
 		return schedule.RunWaits, "", err
@@ -22,6 +23,10 @@ func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.Run
 	}
 
 	s.follow(ctx, plan)
+
+	if claimed.Cancelled { // an earlier attempt may have started it
+		return schedule.RunOver, claimed.SessionID, s.cfg.Targets.Stop(ctx, s.request(claimed).Started())
+	}
 
 	switch {
 	case claimed.Ended:
@@ -37,7 +42,7 @@ func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.Run
 }
 
 func (s *Service) begin(ctx context.Context, runID string, claimed schedule.ClaimedRun) (schedule.RunNext, error) {
-	chatID, err := s.send(ctx, claimed)
+	started, err := s.cfg.Targets.Start(ctx, s.request(claimed))
 	if err != nil {
 		e := domain.AsError(err)
 		if e.Retryable() {
@@ -52,12 +57,28 @@ func (s *Service) begin(ctx context.Context, runID string, claimed schedule.Clai
 		return schedule.RunOver, err
 	}
 
-	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, chatID)
-	if err == nil && cancelled {
-		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
+	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, started)
+	if err != nil {
+		return schedule.RunWaits, err
 	}
 
-	return schedule.RunWaits, err
+	if cancelled {
+		return schedule.RunWaits, s.stopStarted(ctx, claimed.OwnerID, started)
+	}
+
+	if !started.Kind.Chats() { // it may have ended, such as an issue without an agent
+		return s.End(ctx, runID)
+	}
+
+	return schedule.RunWaits, nil
+}
+
+func (s *Service) stopStarted(ctx context.Context, ownerID string, started target.Started) error {
+	if started.Kind.Chats() {
+		return s.Stop(ctx, domain.RunChat{OwnerID: ownerID, SessionID: started.SessionID, ChatID: started.ChatID})
+	}
+
+	return s.cfg.Targets.Stop(ctx, started)
 }
 
 // findDue finds when a run was due with the jitter of its tick, which the Schedule knows.
@@ -94,29 +115,8 @@ func (s *Service) Cancel(ctx context.Context, runID string) error {
 	return err
 }
 
-func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID domain.ChatID, err error) {
-	task := run.Task
-	if err := s.ensureSession(ctx, run); err != nil {
-		return "", err
-	}
-
-	send := domain.Send{
-		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Message(run.Tick)}},
-		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID, run.Execution),
-		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
-	}
-	if task.Mode != nil {
-		send.Mode = *task.Mode
-	}
-
-	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), send)
-
-	return ack.ChatID, err
-}
-
-// ensureSession makes the session of a run, unless it is there. Rights that the owner has lost since the
-// task was made block the run.
-func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) error {
+// request returns what a run starts. A persistent task has the session of its earlier runs.
+func (s *Service) request(run schedule.ClaimedRun) targets.Request {
 	task := run.Task
 
 	class := domain.ClassSchedule
@@ -124,39 +124,41 @@ func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) er
 		class = domain.ClassChat
 	}
 
-	taskID, _, _ := schedule.SplitRunID(run.RunID)
-	parent := durable.TaskParent(taskID)
-
-	if task.AgentID != nil {
-		return s.cfg.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
-			SessionID: run.SessionID, AgentID: *task.AgentID, Class: class, ParentRun: parent, Intent: task.Title, Model: task.Model,
-			Budget:            task.Budget,
-			SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy, WorkspaceID: task.WorkspaceID,
-		})
-	}
-
-	if err := s.checkRole(ctx, run.OwnerID, task.Setup); err != nil {
-		return err
-	}
-
-	made := domain.NewSession{
-		ID: run.SessionID, Class: class, ParentRun: parent, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
-		SolutionID: task.SolutionID, BizRoleID: task.BizRoleID, MemoryEnabled: task.MemoryEnabled,
-		Setup: domain.SessionSetup{
-			Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy,
-			Skills: task.Skills, EnvBuckets: task.EnvBuckets, Permissions: task.Rules(), Network: task.Network,
+	in := targets.Request{
+		OwnerID: run.OwnerID, Parent: durable.TaskParent(run.TaskID), Key: run.RunID + "/" + run.Execution,
+		Target: task.Start(), Values: task.Values(run.Tick), Title: task.Title, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
+		Session: domain.NewSession{
+			ID: run.SessionID, Class: class, ParentRun: durable.TaskParent(run.TaskID), Model: task.Model, WorkspaceID: task.WorkspaceID,
+			SolutionID: task.SolutionID, BizRoleID: task.BizRoleID, MemoryEnabled: task.MemoryEnabled,
+			Setup: domain.SessionSetup{
+				Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy,
+				Skills: task.Skills, EnvBuckets: task.EnvBuckets, Permissions: task.Rules(), Network: task.Network,
+			},
+		},
+		Send: domain.Send{
+			Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, Trigger: domain.TriggerSchedule,
+			ClientMessageID: schedule.MessageID(run.RunID, run.Execution),
 		},
 	}
 	if task.Mode != nil {
-		made.Mode = *task.Mode
+		in.Session.Mode, in.Send.Mode = *task.Mode, *task.Mode
 	}
 
-	return s.cfg.Store.EnsureSession(ctx, run.OwnerID, made)
+	return in
 }
 
-// End writes the record of a run whose chat has ended, unless its outcome must be
+// End writes the record of a run when what it has started has ended, unless its outcome must be
 // checked before.
 func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, error) {
+	started, err := s.cfg.Store.StartedBy(ctx, runID)
+	if err != nil {
+		return schedule.RunWaits, err
+	}
+
+	if started != nil && !started.Kind.Chats() {
+		return s.endStarted(ctx, runID, *started)
+	}
+
 	next, plan, err := s.cfg.Store.EndRun(ctx, runID)
 	if err != nil {
 		return schedule.RunWaits, err
@@ -165,6 +167,22 @@ func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, erro
 	s.follow(ctx, plan)
 
 	return next, nil
+}
+
+func (s *Service) endStarted(ctx context.Context, runID string, started target.Started) (schedule.RunNext, error) {
+	end, used, ended, err := s.cfg.Targets.EndOf(ctx, started)
+	if err != nil || !ended {
+		return schedule.RunWaits, err
+	}
+
+	plan, err := s.cfg.Store.EndStarted(ctx, runID, end, used)
+	if err != nil {
+		return schedule.RunWaits, err
+	}
+
+	s.follow(ctx, plan)
+
+	return schedule.RunOver, nil
 }
 
 // ToCheck returns a run whose outcome must be checked; false: it has ended.

@@ -14,6 +14,8 @@ import (
 	"everloop/domain/cron"
 	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
+	"everloop/service/targets"
 )
 
 // Store reads and writes tasks and runs.
@@ -47,17 +49,18 @@ type Store interface {
 	ScheduledRun(ctx context.Context, runID string) (schedule.Run, error)
 	WaitsForStart(ctx context.Context, runID string) (bool, error)
 	CancelledRuns(ctx context.Context) ([]domain.RunChat, error)
+	CancelledTargets(ctx context.Context) ([]target.Started, error)
 
 	ClaimRun(ctx context.Context, in schedule.RunStart) (schedule.ClaimedRun, schedule.TickPlan, error)
 	StopRun(ctx context.Context, runID string) (schedule.TickPlan, error)
-	RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error)
+	RunBegan(ctx context.Context, runID string, started target.Started) (cancelled bool, err error)
 	BlockRun(ctx context.Context, runID, code, message string) (schedule.TickPlan, error)
 	CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error)
 	EndRun(ctx context.Context, runID string) (schedule.RunNext, schedule.TickPlan, error)
+	StartedBy(ctx context.Context, runID string) (*target.Started, error)
+	EndStarted(ctx context.Context, runID string, end domain.RunEnd, used domain.Usage) (schedule.TickPlan, error)
 	RunToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error)
 	EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) (schedule.TickPlan, error)
-
-	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
 }
 
 // Engine reaches the Schedules of tasks in Temporal.
@@ -75,15 +78,13 @@ type Engine interface {
 	MatchingTimes(ctx context.Context, taskID string, from, to time.Time) ([]time.Time, error)
 }
 
-// Chats sends messages and stops chats.
+// Chats stops chats.
 type Chats interface {
-	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
-// Agents makes sessions of production agents, and knows who may take which role of a solution.
+// Agents knows who may use which production agent and take which role of a solution.
 type Agents interface {
-	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 	ProdAgentByName(ctx context.Context, userID, agentID string) (prodagent.Agent, error)
 	CheckRole(ctx context.Context, userID, solutionID, roleID string) error
 }
@@ -100,6 +101,8 @@ type Config struct {
 	Chats  Chats
 	Models Models
 	Agents Agents
+	// Targets starts what tasks are for.
+	Targets *targets.Service
 	// Network is that of the service, which a task can narrow.
 	Network domain.NetworkMode
 	Logger  *slog.Logger
@@ -117,8 +120,9 @@ const maxPushes = 16
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Engine == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Agents == nil || cfg.Logger == nil {
-		return nil, errors.New("schedules: the configuration needs Store, Engine, Chats, Models, Agents and Logger")
+	if cfg.Store == nil || cfg.Engine == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Agents == nil || cfg.Targets == nil ||
+		cfg.Logger == nil {
+		return nil, errors.New("schedules: the configuration needs Store, Engine, Chats, Models, Agents, Targets and Logger")
 	}
 
 	return &Service{cfg: cfg, pushes: make(chan struct{}, maxPushes)}, nil
@@ -134,7 +138,7 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.Task
 		return schedule.Task{}, err
 	}
 
-	if err := s.checkSetup(ctx, ownerID, spec.Setup); err != nil {
+	if err := s.checkSetup(ctx, ownerID, spec); err != nil {
 		return schedule.Task{}, err
 	}
 
@@ -191,7 +195,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*sche
 		return before, err
 	}
 
-	if err := s.checkSetup(ctx, ownerID, proposed.Setup); err != nil {
+	if err := s.checkSetup(ctx, ownerID, proposed); err != nil {
 		return before, err
 	}
 
@@ -267,6 +271,12 @@ func (s *Service) follow(ctx context.Context, plan schedule.TickPlan) {
 	for _, run := range plan.Stop {
 		if err := s.Stop(ctx, run); err != nil {
 			s.cfg.Logger.Warn("failed to stop a scheduled run, retrying", "session_id", run.SessionID, "error", err)
+		}
+	}
+
+	for _, started := range plan.Cancel {
+		if err := s.cfg.Targets.Stop(ctx, started); err != nil {
+			s.cfg.Logger.Warn("failed to cancel what a scheduled run has started, retrying", "task_id", plan.TaskID, "error", err)
 		}
 	}
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/target"
 )
 
 // Each step of a run takes the lock of the task before that of the run: a step that waits for
@@ -22,7 +23,7 @@ func TestStore_stepsOfRuns_lockTaskFirst(t *testing.T) {
 			return err
 		},
 		"begin": func(ctx context.Context, s timetable, runID string) error {
-			_, err := s.db.RunBegan(ctx, runID, domain.ChatID(domain.NewID()))
+			_, err := s.db.RunBegan(ctx, runID, target.Started{Kind: target.Prompt, ChatID: domain.ChatID(domain.NewID())})
 			return err
 		},
 		"block": func(ctx context.Context, s timetable, runID string) error {

@@ -11,6 +11,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/cron"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
@@ -19,7 +20,7 @@ import (
 
 var runColumns = `
 	id, task_id, session_id, status, outcome, reason_code, error_code, error, scheduled_for, triggered_at, finished_at,
-	(extract(epoch FROM coalesce(started_at, triggered_at) - coalesce(due_at, scheduled_for)) * 1000)::bigint, attempt, checks, ` +
+	(extract(epoch FROM coalesce(started_at, triggered_at) - coalesce(due_at, scheduled_for)) * 1000)::bigint, attempt, checks, started, ` +
 	sessions.UsageColumns("scheduled_runs")
 
 func scanRun(row pgx.CollectableRow) (schedule.Run, error) {
@@ -27,7 +28,7 @@ func scanRun(row pgx.CollectableRow) (schedule.Run, error) {
 
 	err := row.Scan(append([]any{
 		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.ErrorCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
-		&r.FinishedAt, &r.DriftMS, &r.Attempt, &r.Checks,
+		&r.FinishedAt, &r.DriftMS, &r.Attempt, &r.Checks, &r.Started,
 	}, sessions.UsageFields(&r.Usage)...)...)
 
 	return r, err
@@ -43,6 +44,7 @@ type openRun struct {
 	task      schedule.Task
 	sessionID *domain.SessionID
 	chatID    *domain.ChatID
+	started   *target.Started
 	cancelled bool
 	ended     bool // cancelled by an administrator, who may have closed the account of its owner
 }
@@ -83,11 +85,11 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT r.session_id, r.chat_id, r.cancel_requested OR u.closed,
+		SELECT r.session_id, r.chat_id, r.started, r.cancel_requested OR u.closed,
 		       u.closed OR r.cancel_requested AND coalesce(r.error_code = $2 OR r.reason_code = $2, false)
 		FROM   scheduled_runs r, users u WHERE r.id = $1 AND r.state = 'running' AND u.id = $3`,
 		runID, cancelledByAdministrator.Reason, run.task.OwnerID).
-		Scan(&run.sessionID, &run.chatID, &run.cancelled, &run.ended)
+		Scan(&run.sessionID, &run.chatID, &run.started, &run.cancelled, &run.ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
@@ -117,9 +119,12 @@ func (s *Store) ClaimRun(ctx context.Context, in schedule.RunStart) (claimed sch
 			return err
 		}
 
-		claimed.Execution = execution
+		claimed.Execution, claimed.TaskID = execution, taskID
+		claimed.OwnerID, claimed.Task, claimed.Tick.Time = run.task.OwnerID, run.task.TaskSpec, nominal
 
-		if run.cancelled && run.chatID == nil {
+		if run.cancelled && !run.begun() {
+			claimed.Cancelled = true
+
 			if err := takeSent(ctx, tx, in.RunID, execution, &run, &plan); err != nil {
 				return err
 			}
@@ -129,15 +134,16 @@ func (s *Store) ClaimRun(ctx context.Context, in schedule.RunStart) (claimed sch
 			}
 		}
 
-		claimed.Ended, claimed.Begun = false, run.chatID != nil
-
-		claimed.OwnerID, claimed.Task, claimed.Tick.Time = run.task.OwnerID, run.task.TaskSpec, nominal
+		claimed.Ended, claimed.Begun = false, run.begun()
 		if claimed.Tick.Previous, err = previous(run.task, nominal); err != nil {
 			return err
 		}
 
 		if run.sessionID != nil {
 			claimed.SessionID = *run.sessionID
+		}
+
+		if run.sessionID != nil || !run.task.Target.Kind.Chats() {
 			return nil
 		}
 
@@ -301,13 +307,15 @@ func takeSent(ctx context.Context, tx pgx.Tx, runID, execution string, run *open
 	plan.TaskID, plan.Stop = run.task.ID, append(plan.Stop,
 		domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: chatID})
 
-	return setBegun(ctx, tx, runID, run.task.ID, chatID)
+	return setBegun(ctx, tx, runID, run.task.ID, target.Started{Kind: run.task.Target.Kind, SessionID: *run.sessionID, ChatID: chatID})
 }
 
-func setBegun(ctx context.Context, tx pgx.Tx, runID, taskID string, chatID domain.ChatID) error {
+func setBegun(ctx context.Context, tx pgx.Tx, runID, taskID string, started target.Started) error {
 	var batch pgx.Batch
 	batch.Queue(`
-		UPDATE scheduled_runs SET chat_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE id = $1`, runID, chatID)
+		UPDATE scheduled_runs
+		SET    chat_id = nullif($2, ''), started = $3, started_at = coalesce(started_at, clock_timestamp()) WHERE id = $1`,
+		runID, started.ChatID, started)
 	batch.Queue(`UPDATE scheduled_tasks SET last_run_at = now(), last_status = 'running' WHERE id = $1`, taskID)
 
 	return tx.SendBatch(ctx, &batch).Close()
@@ -332,15 +340,15 @@ func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (domain.Sessi
 	return kept, err
 }
 
-// RunBegan records the chat of a run; with true it was cancelled in the meantime.
-func (s *Store) RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
+// RunBegan records what a run has started; with true it was cancelled in the meantime.
+func (s *Store) RunBegan(ctx context.Context, runID string, started target.Started) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		run, found, err := lockRun(ctx, tx, runID) // the task before the run, as everywhere
 		if cancelled = run.cancelled || !found; err != nil || !found {
 			return err // it has ended, and what it started is stopped
 		}
 
-		return setBegun(ctx, tx, runID, run.task.ID, chatID)
+		return setBegun(ctx, tx, runID, run.task.ID, started)
 	})
 
 	return cancelled, pg.Fault("begin a scheduled run", err)
@@ -362,8 +370,8 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 			return err
 		}
 
-		if run.sessionID != nil && run.chatID != nil { // kept, so that the stop is repeated until it was taken
-			plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID})
+		if run.begun() { // kept, so that the stop is repeated until it was taken
+			run.stop(&plan)
 
 			if _, err := tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID); err != nil {
 				return err
@@ -398,10 +406,8 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan sc
 			return err
 		}
 
-		open, plan.TaskID = true, run.task.ID
-		if run.sessionID != nil && run.chatID != nil {
-			plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID})
-		}
+		open = true
+		run.stop(&plan)
 
 		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true, error_code = $2 WHERE id = $1`, runID, end.Reason)
 
@@ -436,23 +442,76 @@ func (s *Store) StopRun(ctx context.Context, runID string) (plan schedule.TickPl
 			return err
 		}
 
-		if run.chatID == nil {
+		if !run.begun() {
 			if err := takeSent(ctx, tx, runID, execution, &run, &plan); err != nil {
 				return err
 			}
 		}
 
-		if run.chatID == nil {
+		if !run.begun() {
 			return endRun(ctx, tx, runID, run, run.stopped(), &plan)
 		}
 
-		plan.TaskID = run.task.ID
-		plan.Stop = []domain.RunChat{{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID}}
+		plan.Stop = nil
+		run.stop(&plan)
 
 		return nil
 	})
 
 	return plan, pg.Fault("stop a scheduled run", err)
+}
+
+// begun reports whether the target of the run was started.
+func (r openRun) begun() bool { return r.chatID != nil || r.started != nil }
+
+// stop adds the end of what the run has started to a plan.
+func (r openRun) stop(plan *schedule.TickPlan) {
+	plan.TaskID = r.task.ID
+
+	switch {
+	case r.sessionID != nil && r.chatID != nil:
+		plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: r.task.OwnerID, SessionID: *r.sessionID, ChatID: *r.chatID})
+	case r.started != nil:
+		plan.Cancel = append(plan.Cancel, *r.started)
+	}
+}
+
+// StartedBy returns what a run that works has started; nil: nothing, or the run has ended.
+func (s *Store) StartedBy(ctx context.Context, runID string) (started *target.Started, err error) {
+	err = s.db.Pool.QueryRow(ctx, `SELECT started FROM scheduled_runs WHERE id = $1 AND state = 'running'`, runID).Scan(&started)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+
+	return started, pg.Fault("read what a scheduled run has started", err)
+}
+
+// EndStarted ends a run whose DAG run or issue run has ended.
+func (s *Store) EndStarted(ctx context.Context, runID string, end domain.RunEnd, used domain.Usage) (plan schedule.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = schedule.TickPlan{}
+
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+
+		if _, err := tx.Exec(ctx, `
+			UPDATE scheduled_runs
+			SET    input_tokens = $2, output_tokens = $3, cache_read_tokens = $4, cache_write_tokens = $5, cost_nano = $6, uncosted_tokens = $7
+			WHERE  id = $1`, runID, used.InputTokens, used.OutputTokens, used.CacheReadTokens, used.CacheWriteTokens, used.Cost,
+			used.UncostedTokens); err != nil {
+			return err
+		}
+
+		if run.cancelled {
+			end = run.stopped()
+		}
+
+		return endRun(ctx, tx, runID, run, end, &plan)
+	})
+
+	return plan, pg.Fault("end a scheduled run", err)
 }
 
 // EndRun ends a run whose chat has ended. A run whose outcome must be checked continues until EndChecks.
@@ -647,12 +706,19 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run sche
 }
 
 // StalledRuns lists runs that should have moved some seconds ago: those that no
-// workflow has started, and those whose chat has ended or is gone.
+// workflow has started, and those whose chat, DAG run or issue run has ended or is gone.
 func (s *Store) StalledRuns(ctx context.Context, after string, limit int) ([]string, error) {
 	return s.ids(ctx, `
-		SELECT r.id FROM scheduled_runs r LEFT JOIN chats c ON c.id = r.chat_id
+		SELECT r.id FROM scheduled_runs r LEFT JOIN chats c ON c.id = r.chat_id LEFT JOIN dag_runs d ON d.id = r.started ->> 'run_id'
 		WHERE  r.state = 'running' AND r.triggered_at < now() - interval '10 seconds' AND r.id > $1
-		AND    (c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds') ORDER BY r.id LIMIT $2`, after, limit)
+		AND    CASE r.started ->> 'kind'
+		       WHEN 'dag' THEN d.id IS NULL OR d.finished_at < now() - interval '10 seconds'
+		       WHEN 'issue' THEN NOT EXISTS (
+		           SELECT 1 FROM issue_runs i
+		           WHERE  i.issue_id = r.started ->> 'issue_id'
+		           AND    (i.finished_at IS NULL OR i.finished_at > now() - interval '10 seconds'))
+		       ELSE c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds' END
+		ORDER  BY r.id LIMIT $2`, after, limit)
 }
 
 // CancelledRuns lists the chats of runs that were to be stopped and continue.
@@ -665,4 +731,13 @@ func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunChat, error) {
 	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunChat])
 
 	return runs, pg.Fault("list cancelled runs", err)
+}
+
+// CancelledTargets lists the DAG runs, and the issues whose runs, were to be cancelled and continue.
+func (s *Store) CancelledTargets(ctx context.Context) ([]target.Started, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT started FROM scheduled_runs WHERE cancel_requested AND state = 'running' AND chat_id IS NULL AND started IS NOT NULL LIMIT 200`)
+	started, err := pgx.CollectRows(rows, pgx.RowTo[target.Started])
+
+	return started, pg.Fault("list cancelled targets", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
@@ -136,7 +137,7 @@ func (s timetable) chat(runID string, reason domain.FinishReason) domain.RunChat
 		SELECT $1, id, active_branch_id, 'schedule', 'executing', $3, nullif($4, ''), now(), 7, 'waiter' FROM sessions WHERE id = $2`,
 		chatID, claimed.SessionID, state, reason)
 	require.NoError(s.t, err)
-	_, err = s.db.RunBegan(ctx, runID, domain.ChatID(chatID))
+	_, err = s.db.RunBegan(ctx, runID, target.Started{Kind: target.Prompt, ChatID: domain.ChatID(chatID)})
 	require.NoError(s.t, err)
 
 	return domain.RunChat{OwnerID: s.owner, SessionID: claimed.SessionID, ChatID: domain.ChatID(chatID)}

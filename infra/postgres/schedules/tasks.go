@@ -341,6 +341,8 @@ func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
 		&custom,
 		&t.Setup,
 	)
+	t.Settle()
+
 	if parsed, fault := cron.Parse(t.Cron); fault == nil && !custom {
 		t.CronText = parsed.String()
 	}
