@@ -38,16 +38,16 @@ type triggerWithSecret struct {
 type runEvents []trigger.RunEvent
 
 type newTrigger struct {
-	Name      string          `json:"name" minLength:"1" maxLength:"200" doc:"Its name." example:"Pull requests"`
-	Kind      *trigger.Kind   `json:"kind,omitempty" nullable:"true" enum:"webhook,run_ended" doc:"What starts it; default webhook: requests to its address."`
-	Auth      *trigger.Auth   `json:"auth,omitempty" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"With kind webhook: how requests prove their sender." example:"github"`
-	Secret    *string         `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."`
-	On        *runEvents      `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
-	Source    *trigger.Source `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
-	Filter    *string         `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; left out: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
-	Target    trigger.Target  `json:"target" doc:"What a delivery starts."`
-	Enabled   *bool           `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work; default true."`
-	RateLimit *int            `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute; default 60." example:"60"`
+	Name      string                 `json:"name" minLength:"1" maxLength:"200" doc:"Its name." example:"Pull requests"`
+	Kind      *trigger.Kind          `json:"kind,omitempty" nullable:"true" enum:"webhook,run_ended" doc:"What starts it; default webhook: requests to its address."`
+	Auth      *trigger.Auth          `json:"auth,omitempty" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"With kind webhook: how requests prove their sender." example:"github"`
+	Secret    *string                `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."`
+	On        *runEvents             `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
+	Source    *trigger.Source        `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
+	Filter    *string                `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; left out: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
+	Target    trigger.DeliveryTarget `json:"target" doc:"What a delivery starts."`
+	Enabled   *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work; default true."`
+	RateLimit *int                   `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute; default 60." example:"60"`
 }
 
 func (n newTrigger) spec() trigger.Spec {
@@ -68,14 +68,14 @@ func (n newTrigger) spec() trigger.Spec {
 
 // triggerChange is the body of PATCH: fields left out keep their values.
 type triggerChange struct {
-	Name      *string                `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"200" doc:"Its name."`
-	Secret    httpx.Nullable[string] `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"Another secret; null: a new one is generated. The answer shows it."`
-	On        *runEvents             `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
-	Source    *trigger.Source        `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
-	Filter    *string                `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"push\""`
-	Target    *trigger.Target        `json:"target,omitempty" doc:"What a delivery starts."`
-	Enabled   *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work."`
-	RateLimit *int                   `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute." example:"60"`
+	Name      *string                 `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"200" doc:"Its name."`
+	Secret    httpx.Nullable[string]  `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"Another secret; null: a new one is generated. The answer shows it."`
+	On        *runEvents              `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
+	Source    *trigger.Source         `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
+	Filter    *string                 `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"push\""`
+	Target    *trigger.DeliveryTarget `json:"target,omitempty" doc:"What a delivery starts."`
+	Enabled   *bool                   `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work."`
+	RateLimit *int                    `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute." example:"60"`
 }
 
 func (c triggerChange) apply(spec *trigger.Spec) {
@@ -104,11 +104,17 @@ const onTrigger = "trigger_not_found"
 // Register adds the operations of the area to the interface.
 func (a *TriggersAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
-		ID: "create-trigger", Method: fiber.MethodPost, Path: "/api/triggers", Tag: "Triggers",
+		ID:      "create-trigger",
+		Method:  fiber.MethodPost,
+		Path:    "/api/triggers",
+		Tag:     "Triggers",
 		Summary: "Create a trigger",
 		Description: "A trigger of kind webhook starts work when a signed request reaches its address, one of kind run_ended when a run " +
 			"of a scheduled task, DAG or issue ends. The answer is the only one with the secret.",
-		Scope: auth.Triggers, Audit: "trigger.create", Secret: true, Status: fiber.StatusCreated,
+		Scope:   auth.Triggers,
+		Audit:   "trigger.create",
+		Secret:  true,
+		Status:  fiber.StatusCreated,
 		Errors:  httpx.Codes{409: "trigger_limit", 422: "invalid_filter target_not_supported"},
 		Example: `{"name": "Pull requests", "auth": "github", "target": {"kind": "prompt", "prompt": "Review {{body.pull_request.html_url}}"}}`,
 	}, a.create)

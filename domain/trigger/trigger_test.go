@@ -144,34 +144,41 @@ func TestPayload(t *testing.T) {
 		text, want          string
 	}{
 		"github pull request": {
-			GitHub, map[string]string{"x-github-event": "pull_request", "content-type": "application/json"},
+			GitHub,
+			map[string]string{"x-github-event": "pull_request", "content-type": "application/json"},
 			`{"action":"opened","number":2,"pull_request":{"html_url":"https://github.com/octo/hello/pull/2","labels":[{"name":"bug"}]}}`,
 			`event == "pull_request" and body.action in ["opened", "reopened"] and any(body.pull_request.labels, .name == "bug")`,
 			"pull_request", "Review {{body.pull_request.html_url}} ({{ body.pull_request.labels.0.name }}, {{body.number}})",
 			"Review https://github.com/octo/hello/pull/2 (bug, 2)",
 		},
 		"github form": {
-			GitHub, map[string]string{"x-github-event": "issues", "content-type": "application/x-www-form-urlencoded"},
+			GitHub,
+			map[string]string{"x-github-event": "issues", "content-type": "application/x-www-form-urlencoded"},
 			`payload=%7B%22issue%22%3A%7B%22id%22%3A12345678901234567890%7D%7D`, `headers["x-github-event"] == "issues"`, "issues",
 			"{{body.issue.id}} {{headers.X-GitHub-Event}}", "12345678901234567890 issues",
 		},
 		"gitlab push": {
-			GitLab, map[string]string{"x-gitlab-event": "Push Hook", "content-type": "application/json"},
+			GitLab,
+			map[string]string{"x-gitlab-event": "Push Hook", "content-type": "application/json"},
 			`{"object_kind":"push","ref":"refs/heads/main","commits":[{"id":"b6568db1"}]}`,
 			`event == "Push Hook" and body.ref == "refs/heads/main" and len(body.commits) > 0`, "Push Hook",
 			"{{body.commits.0}}", `{"id":"b6568db1"}`,
 		},
 		"slack mention": {
-			Slack, map[string]string{"content-type": "application/json"},
+			Slack,
+			map[string]string{"content-type": "application/json"},
 			`{"type":"event_callback","event_id":"Ev08","event":{"type":"app_mention","text":"<@U1> status?"}}`,
 			`event == "app_mention"`, "app_mention", "{{body.event.text}}", "<@U1> status?",
 		},
 		"slack command": {
-			Slack, map[string]string{"content-type": "application/x-www-form-urlencoded"},
+			Slack,
+			map[string]string{"content-type": "application/x-www-form-urlencoded"},
 			`command=%2Fdeploy&text=now`, `body.text == "now"`, "/deploy", "{{event}} {{body.text}}", "/deploy now",
 		},
 		"standard": {
-			Standard, map[string]string{"content-type": "application/json"}, `{"type":"invoice.paid","data":{"n":1.5}}`,
+			Standard,
+			map[string]string{"content-type": "application/json"},
+			`{"type":"invoice.paid","data":{"n":1.5}}`,
 			`body.data.n == 1.5`, "invoice.paid", "{{body.data.n}}{{body.missing.x}} {{tick.time}}", "1.5 {{tick.time}}",
 		},
 		"text": {Bearer, map[string]string{"content-type": "text/plain"}, `disk full`, `body contains "full"`, "", "{{body}}", "disk full"},

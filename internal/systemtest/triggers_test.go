@@ -61,7 +61,7 @@ func (s *hooked) create(change func(*trigger.Spec)) trigger.Trigger {
 	auth := trigger.Bearer
 	spec := trigger.Spec{
 		Name: "t", Kind: trigger.Webhook, Auth: &auth, Enabled: true, RateLimit: 600,
-		Target: trigger.Target{Kind: trigger.TargetPrompt, Prompt: "look at {{body.id}}" + script(obj{"steps": []obj{{"text": "done"}}})},
+		Target: trigger.DeliveryTarget{Kind: trigger.TargetPrompt, Prompt: "look at {{body.id}}" + script(obj{"steps": []obj{{"text": "done"}}})},
 	}
 	change(&spec)
 

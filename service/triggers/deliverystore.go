@@ -183,9 +183,19 @@ func insert(ctx context.Context, tx pgx.Tx, triggerID string, in arrival, d deci
 		VALUES (@id, @work, @trigger, @key, @counted, nullif(@outcome, ''), nullif(@reason, ''), nullif(@error, ''), @event, @headers, @body,
 		        @bytes, nullif(@first, ''), CASE WHEN @outcome <> '' THEN clock_timestamp() END)`,
 		pgx.NamedArgs{
-			"id": in.id, "work": domain.NewID(), "trigger": triggerID, "key": domain.CleanText(in.key), "counted": !d.outcome.Refused(), "outcome": d.outcome,
-			"reason": d.reason, "error": d.error, "event": domain.CleanText(in.payload.Event),
-			"headers": trigger.StoredHeaders(in.payload.Headers), "body": in.body, "bytes": len(in.body), "first": first,
+			"id":      in.id,
+			"work":    domain.NewID(),
+			"trigger": triggerID,
+			"key":     domain.CleanText(in.key),
+			"counted": !d.outcome.Refused(),
+			"outcome": d.outcome,
+			"reason":  d.reason,
+			"error":   d.error,
+			"event":   domain.CleanText(in.payload.Event),
+			"headers": trigger.StoredHeaders(in.payload.Headers),
+			"body":    in.body,
+			"bytes":   len(in.body),
+			"first":   first,
 		})
 
 	return err

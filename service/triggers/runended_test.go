@@ -60,7 +60,7 @@ func (s *followed) follow(rate int) string {
 	made, _, err := s.service.Create(s.t.Context(), s.owner, trigger.Spec{
 		Name: "f", Kind: trigger.RunEnded, On: []trigger.RunEvent{trigger.RunFailed}, Enabled: true, RateLimit: rate,
 		Source: &trigger.Source{Kind: trigger.SourceTask, ID: s.task.ID},
-		Target: trigger.Target{Kind: trigger.TargetPrompt, Prompt: "x"},
+		Target: trigger.DeliveryTarget{Kind: trigger.TargetPrompt, Prompt: "x"},
 	}, "")
 	require.NoError(s.t, err)
 

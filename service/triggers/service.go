@@ -202,7 +202,7 @@ func checkSpec(spec *trigger.Spec) error {
 	return checkTarget(&spec.Target)
 }
 
-func checkTarget(t *trigger.Target) error {
+func checkTarget(t *trigger.DeliveryTarget) error {
 	t.Prompt = domain.CleanText(t.Prompt)
 
 	switch {

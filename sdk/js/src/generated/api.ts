@@ -2068,7 +2068,7 @@ export interface paths {
         put?: never;
         /**
          * Create a scheduled task
-         * @description Each tick of the cron expression sends the prompt to a session. A local time that a clock change leaves out is due once, at the next minute that exists; a repeated one is due once.
+         * @description Each tick of the cron expression starts the target: by default it sends the prompt to a session. The owner must be allowed to use it now and at each tick. A local time that a clock change leaves out is due once, at the next minute that exists; a repeated one is due once.
          */
         post: operations["create-scheduled-task"];
         delete?: never;
@@ -3464,6 +3464,92 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/triggers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the caller's triggers, newest first */
+        get: operations["list-triggers"];
+        put?: never;
+        /**
+         * Create a trigger
+         * @description A trigger of kind webhook starts work when a signed request reaches its address, one of kind run_ended when a run of a scheduled task, DAG or issue ends. The answer is the only one with the secret.
+         */
+        post: operations["create-trigger"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/triggers/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a trigger */
+        get: operations["get-trigger"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a trigger and its deliveries
+         * @description What the deliveries have started continues.
+         */
+        delete: operations["delete-trigger"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a trigger
+         * @description Fields left out keep their values. Deliveries without an outcome use the new ones.
+         */
+        patch: operations["update-trigger"];
+        trace?: never;
+    };
+    "/api/triggers/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the deliveries of a trigger, newest first
+         * @description Each has the beginning of its body and its headers, without credentials and signatures. The content of requests that did not prove their sender is not stored.
+         */
+        get: operations["list-trigger-deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/triggers/{id}/deliveries/{delivery_id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Carry out a delivery again
+         * @description As another attempt of the same delivery, with the filter and the target that the trigger has now.
+         */
+        post: operations["redeliver-trigger"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/user/api-keys/": {
         parameters: {
             query?: never;
@@ -3746,6 +3832,26 @@ export interface paths {
         get: operations["get-healthz"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/hooks/{trigger_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver an event to a trigger
+         * @description Public: the request proves its sender by the scheme of the trigger. The answer comes when the delivery is stored: 202, or 200 for one that came before. The body, of at most 5 MB, is JSON, a form or a text.
+         */
+        post: operations["receive-delivery"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5418,7 +5524,7 @@ export interface components {
             /** @description Its name. */
             name: string;
             /** @description The scopes that the key is restricted to; left out or empty: unrestricted. */
-            scopes?: ("sessions:read" | "sessions:write" | "chat" | "files" | "schedules" | "solutions" | "workspaces" | "skills" | "skills:write" | "admin")[] | null;
+            scopes?: ("sessions:read" | "sessions:write" | "chat" | "files" | "schedules" | "triggers" | "solutions" | "workspaces" | "skills" | "skills:write" | "admin")[] | null;
         } & {
             [key: string]: unknown;
         };
@@ -5627,16 +5733,18 @@ export interface components {
              * @description Time of its first step; null: not yet.
              */
             started_at: string | null;
+            /** @description The scheduled task (task/<id>) or trigger (trigger/<id>) that started it; left out: neither. */
+            started_by?: string;
             /**
              * @description Its status.
              * @enum {string}
              */
             status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled";
             /**
-             * @description What began it.
+             * @description What started it.
              * @enum {string}
              */
-            trigger: "api" | "subflow";
+            trigger: "api" | "subflow" | "schedule" | "trigger";
             /** @description What its nodes have used. */
             usage: components["schemas"]["Usage"];
             /**
@@ -5658,6 +5766,63 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Delivery: {
+            /**
+             * Format: int64
+             * @description How often it was delivered, by hand included.
+             */
+            attempt: number;
+            /** @description The beginning of the body, at most 64 KiB, without values that look like credentials. */
+            body: string;
+            /**
+             * Format: int64
+             * @description The size of the body.
+             */
+            body_bytes: number;
+            /** @description Whether the body is still stored: only then it can be delivered again. */
+            body_kept: boolean;
+            /** @description The chat that it started; null: none. */
+            chat_id: string | null;
+            /**
+             * Format: date-time
+             * @description Time of its arrival.
+             */
+            created_at: string;
+            /** @description The delivery that it repeats; null: none. */
+            duplicate_of: string | null;
+            /** @description The reason in words; null: there is nothing to add. */
+            error: string | null;
+            /** @description The type of the event; empty: the sender named none. */
+            event: string;
+            /**
+             * Format: date-time
+             * @description Time of its outcome; null: it has none yet.
+             */
+            finished_at: string | null;
+            /** @description The headers of the request, in small letters, without the values of credentials and signatures. */
+            headers: {
+                [key: string]: string;
+            };
+            /** @description The delivery. */
+            id: string;
+            /** @description The id that the sender gave it, else a digest of its content. */
+            key: string;
+            /**
+             * @description What became of it; null: it is being carried out.
+             * @enum {string|null}
+             */
+            outcome: "fired" | "duplicate" | "filtered" | "rate_limited" | "paused" | "invalid_signature" | "failed" | null;
+            /** @description Why it has this outcome; null: there is nothing to add. */
+            reason_code: string | null;
+            /** @description The run that it started, as dag/SOLUTION/RUN or issue/ISSUE; null: none. */
+            run: string | null;
+            /** @description The session that it started or that got the message; null: none. */
+            session_id: string | null;
+            /** @description The trigger. */
+            trigger_id: string;
+        } & {
+            [key: string]: unknown;
+        };
         DeliveryPage: {
             /** @description The entries of this page. */
             items: components["schemas"]["WebhookDelivery"][];
@@ -5666,6 +5831,24 @@ export interface components {
              * @description Total number of entries.
              */
             total: number;
+        } & {
+            [key: string]: unknown;
+        };
+        DeliveryTarget: {
+            /**
+             * @description With kind session: whether the message waits for the running chat (enqueue, the default) or joins it (steer).
+             * @enum {string}
+             */
+            delivery?: "enqueue" | "steer";
+            /**
+             * @description What a delivery starts: a prompt in a new session, or a message in an existing session.
+             * @enum {string}
+             */
+            kind: "prompt" | "agent" | "dag" | "issue" | "session";
+            /** @description The message, a template: {{body.NAME}}, {{headers.NAME}} and {{event}} are replaced. */
+            prompt?: string;
+            /** @description With kind session: the session that gets the message. */
+            session_id?: string;
         } & {
             [key: string]: unknown;
         };
@@ -6283,6 +6466,14 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        HookReply: {
+            /** @description The challenge of Slack, which proves that the address is the trigger's. */
+            challenge?: string;
+            /** @description The delivery; of a repeat that of the first one. */
+            delivery_id?: string;
+        } & {
+            [key: string]: unknown;
+        };
         ImageAddress: {
             /** @description An http or https address, a data URL with base64 content, or the path of an attachment of this session. */
             url: string;
@@ -6738,6 +6929,8 @@ export interface components {
              * @description When it should begin; null: not said.
              */
             start_date: string | null;
+            /** @description The scheduled task (task/<id>) or trigger (trigger/<id>) that created it; left out: neither. */
+            started_by?: string;
             /**
              * @description Its status.
              * @enum {string}
@@ -7449,6 +7642,17 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ListTrigger: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["Trigger"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
         ListWebhook: {
             /** @description The entries of this page. */
             items: components["schemas"]["Webhook"][];
@@ -8149,8 +8353,8 @@ export interface components {
             permissions?: components["schemas"]["PermissionRule"][] | null;
             /** @description true: all runs use one session; default false: each has its own. */
             persistent?: boolean | null;
-            /** @description The message that each run sends. */
-            prompt: string;
+            /** @description The message that each run sends; the default description of the issues of a target of kind issue. Needed where the target starts a chat and has no prompt. */
+            prompt?: string;
             /** @description What becomes of questions that no user answers; null: they wait. */
             question_policy?: ({
                 /**
@@ -8177,6 +8381,8 @@ export interface components {
             skip_confirmations?: boolean | null;
             /** @description The solution of its sessions; empty: none. */
             solution_id?: string | null;
+            /** @description What each tick starts; default: the prompt, in a session. A PATCH to another kind removes what the old kind has configured. */
+            target?: components["schemas"]["Target"];
             /** @description IANA time zone of the expression; default: that of the system. */
             timezone?: string | null;
             /** @description Its title. */
@@ -8248,6 +8454,39 @@ export interface components {
             members?: components["schemas"]["SquadMember"][] | null;
             /** @description Its name, which no other squad of the workspace has. */
             name: string;
+        } & {
+            [key: string]: unknown;
+        };
+        NewTrigger: {
+            /**
+             * @description With kind webhook: how requests prove their sender.
+             * @enum {string|null}
+             */
+            auth?: "bearer" | "standard" | "github" | "gitlab" | "slack" | null;
+            /** @description Whether deliveries start work; default true. */
+            enabled?: boolean | null;
+            /** @description An Expr condition over body, headers and event; left out: every delivery passes. */
+            filter?: string | null;
+            /**
+             * @description What starts it; default webhook: requests to its address.
+             * @enum {string|null}
+             */
+            kind?: "webhook" | "run_ended" | null;
+            /** @description Its name. */
+            name: string;
+            /** @description With kind run_ended: the ends that start it. */
+            on?: ("run_completed" | "run_failed")[] | null;
+            /**
+             * Format: int64
+             * @description The maximum number of deliveries in a minute; default 60.
+             */
+            rate_limit?: number | null;
+            /** @description With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated. */
+            secret?: string | null;
+            /** @description With kind run_ended: whose runs start it. */
+            source?: components["schemas"]["Source"];
+            /** @description What a delivery starts. */
+            target: components["schemas"]["DeliveryTarget"];
         } & {
             [key: string]: unknown;
         };
@@ -8498,7 +8737,7 @@ export interface components {
              * @description What it carries.
              * @enum {string}
              */
-            kind: "chat" | "fork" | "task" | "compaction" | "replay" | "history" | "import" | "archive" | "deletion" | "schedule" | "issue" | "dag";
+            kind: "chat" | "fork" | "task" | "compaction" | "replay" | "history" | "import" | "archive" | "deletion" | "schedule" | "issue" | "dag" | "trigger";
             /** @description The owner. */
             owner_id: string;
             /** @description The run of the workflow engine; empty: there is none. */
@@ -9639,16 +9878,18 @@ export interface components {
              * @description Time of its first step; null: not yet.
              */
             started_at: string | null;
+            /** @description The scheduled task (task/<id>) or trigger (trigger/<id>) that started it; left out: neither. */
+            started_by?: string;
             /**
              * @description Its status.
              * @enum {string}
              */
             status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled";
             /**
-             * @description What began it.
+             * @description What started it.
              * @enum {string}
              */
-            trigger: "api" | "subflow";
+            trigger: "api" | "subflow" | "schedule" | "trigger";
             /** @description What its nodes have used. */
             usage: components["schemas"]["Usage"];
             /**
@@ -9845,6 +10086,8 @@ export interface components {
             scheduled_for: string;
             /** @description Its session; null: it has none (yet). */
             session_id: string | null;
+            /** @description What it has started; null: nothing (yet). */
+            started: components["schemas"]["Started"] | null;
             /**
              * @description Its status.
              * @enum {string}
@@ -9903,7 +10146,7 @@ export interface components {
             files: string[];
             /** @description The scheduled task. */
             id: string;
-            /** @description Values that the prompt uses as {{input.NAME}}. */
+            /** @description Values that the texts of the task and its target use as {{input.NAME}}. The inputs of a DAG run, if its target has none. */
             inputs: {
                 [key: string]: string;
             } | null;
@@ -9975,6 +10218,8 @@ export interface components {
             skip_confirmations: boolean;
             /** @description The solution of its sessions; null: none. */
             solution_id: string | null;
+            /** @description What each run starts. Of prompt and agent, prompt and agent_id are the fields of the task. */
+            target: components["schemas"]["Target"];
             /** @description The IANA time zone of the expression. */
             timezone: string;
             /** @description Its title. */
@@ -10100,6 +10345,8 @@ export interface components {
             skip_confirmations?: boolean | null;
             /** @description The solution of its sessions; empty: none. */
             solution_id?: string | null;
+            /** @description What each tick starts; default: the prompt, in a session. A PATCH to another kind removes what the old kind has configured. */
+            target?: components["schemas"]["Target"];
             /** @description IANA time zone of the expression; default: that of the system. */
             timezone?: string | null;
             /** @description Its title. */
@@ -10953,6 +11200,17 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Source: ({
+            /** @description The scheduled task, production solution or issue. */
+            id: string;
+            /**
+             * @description What the id names: a scheduled task, a production solution or an issue.
+             * @enum {string}
+             */
+            kind: "task" | "dag" | "issue";
+        } & {
+            [key: string]: unknown;
+        }) | null;
         SourceLoop: {
             /** @description The kind of the sub-agent. */
             agent_type: string;
@@ -11049,6 +11307,25 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Started: {
+            /** @description Of issue: the issue. */
+            issue_id?: string;
+            /**
+             * @description What was started.
+             * @enum {string}
+             */
+            kind: "prompt" | "agent" | "dag" | "issue";
+            /** @description Of dag: the run. */
+            run_id?: string;
+            /** @description Of prompt and agent: the session. */
+            session_id?: string;
+            /** @description Of dag: the production solution. */
+            solution_id?: string;
+            /** @description Of issue: the production workspace. */
+            workspace_id?: string;
+        } & {
+            [key: string]: unknown;
+        };
         StartedSession: {
             /** @description The solution whose page front ends open. */
             route_solution_id: string;
@@ -11106,6 +11383,52 @@ export interface components {
         SuccessBody: {
             /** @description Whether it succeeded. */
             success: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        Target: {
+            /** @description Of agent: the agent_id of the production agent. */
+            agent_id?: string;
+            /** @description Of issue: the user, agent instance or squad; an agent or a squad starts a run. Left out: not assigned. */
+            assignee_id?: string;
+            /**
+             * @description Of issue: the type of assignee_id; left out: any.
+             * @enum {string}
+             */
+            assignee_type?: "member" | "agent" | "squad";
+            /** @description Of issue: the description; left out: the prompt of the task. */
+            description?: string;
+            /** @description Of dag: the inputs of the run. Of prompt and agent: texts that the message uses as {{input.NAME}}. */
+            inputs?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description What is started: a message in a session, a production agent, the run of a DAG, or an issue.
+             * @enum {string}
+             */
+            kind: "prompt" | "agent" | "dag" | "issue";
+            /** @description Of issue: the labels. */
+            labels?: string[];
+            /**
+             * @description Of issue: the priority; left out: none.
+             * @enum {string}
+             */
+            priority?: "urgent" | "high" | "medium" | "low" | "none";
+            /** @description Of issue: the project. */
+            project?: string;
+            /** @description Of prompt and agent: the message. */
+            prompt?: string;
+            /** @description Of dag: the production solution of the DAG. */
+            solution_id?: string;
+            /** @description Of issue: the title; left out: that of the task. */
+            title?: string;
+            /**
+             * Format: int64
+             * @description Of dag: the version to run; 0 or left out: the published one at that time.
+             */
+            version?: number;
+            /** @description Of issue: the production workspace. */
+            workspace_id?: string;
         } & {
             [key: string]: unknown;
         };
@@ -11435,6 +11758,146 @@ export interface components {
             text: string;
             /** @description What the speech model has used. */
             usage: components["schemas"]["Usage"];
+        } & {
+            [key: string]: unknown;
+        };
+        Trigger: {
+            /**
+             * @description How requests prove their sender; null: it has no address.
+             * @enum {string|null}
+             */
+            auth: "bearer" | "standard" | "github" | "gitlab" | "slack" | null;
+            /**
+             * Format: date-time
+             * @description Time of its creation.
+             */
+            created_at: string;
+            /** @description Whether deliveries start work. */
+            enabled: boolean;
+            /** @description An Expr condition over body, headers and event; empty: every delivery passes. */
+            filter: string;
+            /** @description The trigger. */
+            id: string;
+            /**
+             * @description What starts it: requests to its address, or the end of runs.
+             * @enum {string}
+             */
+            kind: "webhook" | "run_ended";
+            /**
+             * Format: date-time
+             * @description Time of the last accepted delivery; null: there was none.
+             */
+            last_delivery_at: string | null;
+            /** @description Its name. */
+            name: string;
+            /** @description With kind run_ended: the ends that start it. */
+            on: ("run_completed" | "run_failed")[];
+            /** @description The user whose trigger it is. */
+            owner_id: string;
+            /** @description The path of its address at this service; null: it has no address. */
+            path: string | null;
+            /**
+             * Format: int64
+             * @description The maximum number of deliveries in a minute.
+             */
+            rate_limit: number;
+            /** @description With kind run_ended: whose runs start it. */
+            source: components["schemas"]["Source"] | null;
+            /** @description What a delivery starts. */
+            target: components["schemas"]["DeliveryTarget"];
+            /**
+             * Format: date-time
+             * @description Time of its last change.
+             */
+            updated_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        TriggerChange: {
+            /** @description Whether deliveries start work. */
+            enabled?: boolean | null;
+            /** @description An Expr condition over body, headers and event; empty: every delivery passes. */
+            filter?: string | null;
+            /** @description Its name. */
+            name?: string | null;
+            /** @description With kind run_ended: the ends that start it. */
+            on?: ("run_completed" | "run_failed")[] | null;
+            /**
+             * Format: int64
+             * @description The maximum number of deliveries in a minute.
+             */
+            rate_limit?: number | null;
+            /** @description Another secret; null: a new one is generated. The answer shows it. */
+            secret?: string | null;
+            /** @description With kind run_ended: whose runs start it. */
+            source?: components["schemas"]["Source"];
+            /** @description What a delivery starts. */
+            target?: components["schemas"]["DeliveryTarget"];
+        } & {
+            [key: string]: unknown;
+        };
+        TriggerDeliveryPage: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["Delivery"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
+        TriggerWithSecret: {
+            /**
+             * @description How requests prove their sender; null: it has no address.
+             * @enum {string|null}
+             */
+            auth: "bearer" | "standard" | "github" | "gitlab" | "slack" | null;
+            /**
+             * Format: date-time
+             * @description Time of its creation.
+             */
+            created_at: string;
+            /** @description Whether deliveries start work. */
+            enabled: boolean;
+            /** @description An Expr condition over body, headers and event; empty: every delivery passes. */
+            filter: string;
+            /** @description The trigger. */
+            id: string;
+            /**
+             * @description What starts it: requests to its address, or the end of runs.
+             * @enum {string}
+             */
+            kind: "webhook" | "run_ended";
+            /**
+             * Format: date-time
+             * @description Time of the last accepted delivery; null: there was none.
+             */
+            last_delivery_at: string | null;
+            /** @description Its name. */
+            name: string;
+            /** @description With kind run_ended: the ends that start it. */
+            on: ("run_completed" | "run_failed")[];
+            /** @description The user whose trigger it is. */
+            owner_id: string;
+            /** @description The path of its address at this service; null: it has no address. */
+            path: string | null;
+            /**
+             * Format: int64
+             * @description The maximum number of deliveries in a minute.
+             */
+            rate_limit: number;
+            /** @description The secret by which requests prove their sender, if it is new. It is not shown again. */
+            secret?: string;
+            /** @description With kind run_ended: whose runs start it. */
+            source: components["schemas"]["Source"] | null;
+            /** @description What a delivery starts. */
+            target: components["schemas"]["DeliveryTarget"];
+            /**
+             * Format: date-time
+             * @description Time of its last change.
+             */
+            updated_at: string;
         } & {
             [key: string]: unknown;
         };
@@ -12219,7 +12682,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only runs of this kind. */
-                kind?: "chat" | "fork" | "task" | "compaction" | "replay" | "history" | "import" | "archive" | "deletion" | "schedule" | "issue" | "dag";
+                kind?: "chat" | "fork" | "task" | "compaction" | "replay" | "history" | "import" | "archive" | "deletion" | "schedule" | "issue" | "dag" | "trigger";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description Only runs of this user: of their sessions, DAGs, issues and scheduled tasks. */
@@ -18252,6 +18715,182 @@ export interface operations {
             };
         };
     };
+    "list-triggers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListTrigger"];
+                };
+            };
+        };
+    };
+    "create-trigger": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTrigger"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriggerWithSecret"];
+                };
+            };
+        };
+    };
+    "get-trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The trigger. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trigger"];
+                };
+            };
+        };
+    };
+    "delete-trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The trigger. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "update-trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The trigger. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TriggerChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriggerWithSecret"];
+                };
+            };
+        };
+    };
+    "list-trigger-deliveries": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description Number of entries to skip. */
+                offset?: number;
+                /** @description Only deliveries with this outcome. */
+                outcome?: "fired" | "duplicate" | "filtered" | "rate_limited" | "paused" | "invalid_signature" | "failed";
+            };
+            header?: never;
+            path: {
+                /** @description The trigger. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriggerDeliveryPage"];
+                };
+            };
+        };
+    };
+    "redeliver-trigger": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The delivery. */
+                delivery_id: string;
+                /** @description The trigger. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+        };
+    };
     "list-api-keys": {
         parameters: {
             query?: never;
@@ -18802,6 +19441,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    "receive-delivery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The trigger. */
+                trigger_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HookReply"];
+                };
+            };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HookReply"];
                 };
             };
         };

@@ -412,6 +412,17 @@ export class Api {
     );
   }
 
+  /** Create a trigger. POST /api/triggers */
+  createTrigger(
+    body: Body<'create-trigger'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'create-trigger', 201>> {
+    return this.transport.json(
+      'POST', '/api/triggers',
+      {}, body, options,
+    );
+  }
+
   /** Create a user with an initial API key. POST /api/admin/users */
   createUser(
     body: Body<'create-user'>,
@@ -635,6 +646,17 @@ export class Api {
     return this.transport.json(
       'DELETE', '/api/prod_workspaces/{workspace_id}/squads/{squad_id}',
       { workspace_id, squad_id }, undefined, options,
+    );
+  }
+
+  /** Delete a trigger and its deliveries. DELETE /api/triggers/{id} */
+  deleteTrigger(
+    id: string,
+    options: CallOptions = {},
+  ): Promise<void> {
+    return this.transport.none(
+      'DELETE', '/api/triggers/{id}',
+      { id }, undefined, options,
     );
   }
 
@@ -1238,6 +1260,17 @@ export class Api {
     return this.transport.response(
       'GET', '/api/solutions/{solution_id}/files/{file_path}',
       { solution_id, file_path }, undefined, options,
+    );
+  }
+
+  /** Get a trigger. GET /api/triggers/{id} */
+  getTrigger(
+    id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'get-trigger', 200>> {
+    return this.transport.json(
+      'GET', '/api/triggers/{id}',
+      { id }, undefined, options,
     );
   }
 
@@ -1868,6 +1901,27 @@ export class Api {
     );
   }
 
+  /** List the deliveries of a trigger, newest first. GET /api/triggers/{id}/deliveries */
+  listTriggerDeliveries(
+    id: string,
+    options: CallOptions & { query?: Query<'list-trigger-deliveries'> } = {},
+  ): Promise<Reply<'list-trigger-deliveries', 200>> {
+    return this.transport.json(
+      'GET', '/api/triggers/{id}/deliveries',
+      { id }, undefined, options,
+    );
+  }
+
+  /** List the caller's triggers, newest first. GET /api/triggers */
+  listTriggers(
+    options: CallOptions = {},
+  ): Promise<Reply<'list-triggers', 200>> {
+    return this.transport.json(
+      'GET', '/api/triggers',
+      {}, undefined, options,
+    );
+  }
+
   /** List the users. GET /api/admin/users */
   listUsers(
     options: CallOptions = {},
@@ -2084,6 +2138,29 @@ export class Api {
     return this.transport.json(
       'GET', '/api/share/{token}',
       { token }, undefined, options,
+    );
+  }
+
+  /** Deliver an event to a trigger. POST /hooks/{trigger_id} */
+  receiveDelivery(
+    trigger_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'receive-delivery', 200>> {
+    return this.transport.json(
+      'POST', '/hooks/{trigger_id}',
+      { trigger_id }, undefined, options,
+    );
+  }
+
+  /** Carry out a delivery again. POST /api/triggers/{id}/deliveries/{delivery_id}/redeliver */
+  redeliverTrigger(
+    id: string,
+    delivery_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'redeliver-trigger', 200>> {
+    return this.transport.json(
+      'POST', '/api/triggers/{id}/deliveries/{delivery_id}/redeliver',
+      { id, delivery_id }, undefined, options,
     );
   }
 
@@ -2743,6 +2820,18 @@ export class Api {
     return this.transport.json(
       'PATCH', '/api/prod_workspaces/{workspace_id}/squads/{squad_id}',
       { workspace_id, squad_id }, body, options,
+    );
+  }
+
+  /** Update a trigger. PATCH /api/triggers/{id} */
+  updateTrigger(
+    id: string,
+    body?: Body<'update-trigger'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'update-trigger', 200>> {
+    return this.transport.json(
+      'PATCH', '/api/triggers/{id}',
+      { id }, body, options,
     );
   }
 

@@ -1096,8 +1096,8 @@ class CreateApiKeyRequest(TypedDict):
     """Expiry time; null: never."""
     name: str
     """Its name."""
-    scopes: NotRequired[list[Literal["sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces",
-        "skills", "skills:write", "admin"]] | None]
+    scopes: NotRequired[list[Literal["sessions:read", "sessions:write", "chat", "files", "schedules", "triggers", "solutions",
+        "workspaces", "skills", "skills:write", "admin"]] | None]
     """The scopes that the key is restricted to; left out or empty: unrestricted."""
 
 
@@ -1246,10 +1246,12 @@ class DagRunBody(TypedDict):
     """How often it was retried."""
     started_at: str | None
     """Time of its first step; null: not yet."""
+    started_by: NotRequired[str]
+    """The scheduled task (task/<id>) or trigger (trigger/<id>) that started it; left out: neither."""
     status: Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
     """Its status."""
-    trigger: Literal["api", "subflow"]
-    """What began it."""
+    trigger: Literal["api", "subflow", "schedule", "trigger"]
+    """What started it."""
     usage: Usage
     """What its nodes have used."""
     version: int
@@ -1263,11 +1265,61 @@ class DeletedBody(TypedDict):
     """Whether it was deleted."""
 
 
+class Delivery(TypedDict):
+    attempt: int
+    """How often it was delivered, by hand included."""
+    body: str
+    """The beginning of the body, at most 64 KiB, without values that look like credentials."""
+    body_bytes: int
+    """The size of the body."""
+    body_kept: bool
+    """Whether the body is still stored: only then it can be delivered again."""
+    chat_id: str | None
+    """The chat that it started; null: none."""
+    created_at: str
+    """Time of its arrival."""
+    duplicate_of: str | None
+    """The delivery that it repeats; null: none."""
+    error: str | None
+    """The reason in words; null: there is nothing to add."""
+    event: str
+    """The type of the event; empty: the sender named none."""
+    finished_at: str | None
+    """Time of its outcome; null: it has none yet."""
+    headers: dict[str, str]
+    """The headers of the request, in small letters, without the values of credentials and signatures."""
+    id: str
+    """The delivery."""
+    key: str
+    """The id that the sender gave it, else a digest of its content."""
+    outcome: Literal["fired", "duplicate", "filtered", "rate_limited", "paused", "invalid_signature", "failed", None]
+    """What became of it; null: it is being carried out."""
+    reason_code: str | None
+    """Why it has this outcome; null: there is nothing to add."""
+    run: str | None
+    """The run that it started, as dag/SOLUTION/RUN or issue/ISSUE; null: none."""
+    session_id: str | None
+    """The session that it started or that got the message; null: none."""
+    trigger_id: str
+    """The trigger."""
+
+
 class DeliveryPage(TypedDict):
     items: list[WebhookDelivery]
     """The entries of this page."""
     total: int
     """Total number of entries."""
+
+
+class DeliveryTarget(TypedDict):
+    delivery: NotRequired[Literal["enqueue", "steer"]]
+    """With kind session: whether the message waits for the running chat (enqueue, the default) or joins it (steer)."""
+    kind: Literal["prompt", "agent", "dag", "issue", "session"]
+    """What a delivery starts: a prompt in a new session, or a message in an existing session."""
+    prompt: NotRequired[str]
+    """The message, a template: {{body.NAME}}, {{headers.NAME}} and {{event}} are replaced."""
+    session_id: NotRequired[str]
+    """With kind session: the session that gets the message."""
 
 
 class DifferenceComponent(TypedDict):
@@ -1689,6 +1741,13 @@ class HistoryNode(TypedDict):
     """The turn."""
 
 
+class HookReply(TypedDict):
+    challenge: NotRequired[str]
+    """The challenge of Slack, which proves that the address is the trigger's."""
+    delivery_id: NotRequired[str]
+    """The delivery; of a repeat that of the first one."""
+
+
 class ImageAddress(TypedDict):
     url: str
     """An http or https address, a data URL with base64 content, or the path of an attachment of this session."""
@@ -2005,6 +2064,8 @@ class Issue(TypedDict):
     """The stage of its parent that it belongs to; null: none."""
     start_date: str | None
     """When it should begin; null: not said."""
+    started_by: NotRequired[str]
+    """The scheduled task (task/<id>) or trigger (trigger/<id>) that created it; left out: neither."""
     status: Literal["backlog", "todo", "in_progress", "in_review", "done", "blocked", "cancelled"]
     """Its status."""
     title: str
@@ -2447,6 +2508,13 @@ class ListSkillStat(TypedDict):
 
 class ListSolutionBody(TypedDict):
     items: list[SolutionBody]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
+class ListTrigger(TypedDict):
+    items: list[Trigger]
     """The entries of this page."""
     total: int
     """Total number of entries."""
@@ -2940,8 +3008,10 @@ class NewScheduledTask(TypedDict):
     """The first rule that matches a tool call decides; no rule: it is allowed."""
     persistent: NotRequired[bool | None]
     """true: all runs use one session; default false: each has its own."""
-    prompt: str
-    """The message that each run sends."""
+    prompt: NotRequired[str]
+    """The message that each run sends; the default description of the issues of a target of kind issue. Needed where the target starts a
+    chat and has no prompt.
+    """
     question_policy: NotRequired[NewScheduledTaskQuestionPolicy | None]
     """What becomes of questions that no user answers; null: they wait."""
     skills: NotRequired[list[str] | None]
@@ -2950,6 +3020,8 @@ class NewScheduledTask(TypedDict):
     """true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."""
     solution_id: NotRequired[str | None]
     """The solution of its sessions; empty: none."""
+    target: NotRequired[Target]
+    """What each tick starts; default: the prompt, in a session. A PATCH to another kind removes what the old kind has configured."""
     timezone: NotRequired[str | None]
     """IANA time zone of the expression; default: that of the system."""
     title: str
@@ -3022,6 +3094,29 @@ class NewSquadBody(TypedDict):
     """Who else is in it."""
     name: str
     """Its name, which no other squad of the workspace has."""
+
+
+class NewTrigger(TypedDict):
+    auth: NotRequired[Literal["bearer", "standard", "github", "gitlab", "slack", None]]
+    """With kind webhook: how requests prove their sender."""
+    enabled: NotRequired[bool | None]
+    """Whether deliveries start work; default true."""
+    filter: NotRequired[str | None]
+    """An Expr condition over body, headers and event; left out: every delivery passes."""
+    kind: NotRequired[Literal["webhook", "run_ended", None]]
+    """What starts it; default webhook: requests to its address."""
+    name: str
+    """Its name."""
+    on: NotRequired[list[Literal["run_completed", "run_failed"]] | None]
+    """With kind run_ended: the ends that start it."""
+    rate_limit: NotRequired[int | None]
+    """The maximum number of deliveries in a minute; default 60."""
+    secret: NotRequired[str | None]
+    """With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."""
+    source: NotRequired[Source]
+    """With kind run_ended: whose runs start it."""
+    target: DeliveryTarget
+    """What a delivery starts."""
 
 
 class NewUser(TypedDict):
@@ -3199,7 +3294,8 @@ class OperatorRun(TypedDict):
     """Counted when the run has closed; 0 before."""
     history_events: int
     """Counted when the run has closed; 0 before."""
-    kind: Literal["chat", "fork", "task", "compaction", "replay", "history", "import", "archive", "deletion", "schedule", "issue", "dag"]
+    kind: Literal["chat", "fork", "task", "compaction", "replay", "history", "import", "archive", "deletion", "schedule", "issue",
+        "dag", "trigger"]
     """What it carries."""
     owner_id: str
     """The owner."""
@@ -3981,10 +4077,12 @@ class RunRecord(TypedDict):
     """How often it was retried."""
     started_at: str | None
     """Time of its first step; null: not yet."""
+    started_by: NotRequired[str]
+    """The scheduled task (task/<id>) or trigger (trigger/<id>) that started it; left out: neither."""
     status: Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
     """Its status."""
-    trigger: Literal["api", "subflow"]
-    """What began it."""
+    trigger: Literal["api", "subflow", "schedule", "trigger"]
+    """What started it."""
     usage: Usage
     """What its nodes have used."""
     version: int
@@ -4100,6 +4198,8 @@ class ScheduledRun(TypedDict):
     """Time of the tick, without its jitter."""
     session_id: str | None
     """Its session; null: it has none (yet)."""
+    started: Started | None
+    """What it has started; null: nothing (yet)."""
     status: Literal["running", "completed", "failed"]
     """Its status."""
     task_id: str
@@ -4140,7 +4240,7 @@ class ScheduledTask(TypedDict):
     id: str
     """The scheduled task."""
     inputs: dict[str, str] | None
-    """Values that the prompt uses as {{input.NAME}}."""
+    """Values that the texts of the task and its target use as {{input.NAME}}. The inputs of a DAG run, if its target has none."""
     jitter_s: int
     """Up to how many seconds after its time a tick runs."""
     last_run_at: str | None
@@ -4185,6 +4285,8 @@ class ScheduledTask(TypedDict):
     """Whether questions are left to the model and permission requests are granted."""
     solution_id: str | None
     """The solution of its sessions; null: none."""
+    target: Target
+    """What each run starts. Of prompt and agent, prompt and agent_id are the fields of the task."""
     timezone: str
     """The IANA time zone of the expression."""
     title: str
@@ -4252,6 +4354,8 @@ class ScheduledTaskChange(TypedDict):
     """true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."""
     solution_id: NotRequired[str | None]
     """The solution of its sessions; empty: none."""
+    target: NotRequired[Target]
+    """What each tick starts; default: the prompt, in a session. A PATCH to another kind removes what the old kind has configured."""
     timezone: NotRequired[str | None]
     """IANA time zone of the expression; default: that of the system."""
     title: NotRequired[str | None]
@@ -4882,6 +4986,16 @@ class SolutionList(TypedDict):
     """The entries of this page."""
 
 
+Source: TypeAlias = Union["SourceObject", None]
+
+
+class SourceObject(TypedDict):
+    id: str
+    """The scheduled task, production solution or issue."""
+    kind: Literal["task", "dag", "issue"]
+    """What the id names: a scheduled task, a production solution or an issue."""
+
+
 class SourceLoop(TypedDict):
     agent_type: str
     """The kind of the sub-agent."""
@@ -4958,6 +5072,21 @@ class StartReplayRequest(TypedDict):
     """How many times as fast as it was."""
 
 
+class Started(TypedDict):
+    issue_id: NotRequired[str]
+    """Of issue: the issue."""
+    kind: Literal["prompt", "agent", "dag", "issue"]
+    """What was started."""
+    run_id: NotRequired[str]
+    """Of dag: the run."""
+    session_id: NotRequired[str]
+    """Of prompt and agent: the session."""
+    solution_id: NotRequired[str]
+    """Of dag: the production solution."""
+    workspace_id: NotRequired[str]
+    """Of issue: the production workspace."""
+
+
 class StartedSession(TypedDict):
     route_solution_id: str
     """The solution whose page front ends open."""
@@ -4989,6 +5118,37 @@ class StopScope(TypedDict):
 class SuccessBody(TypedDict):
     success: bool
     """Whether it succeeded."""
+
+
+class Target(TypedDict):
+    agent_id: NotRequired[str]
+    """Of agent: the agent_id of the production agent."""
+    assignee_id: NotRequired[str]
+    """Of issue: the user, agent instance or squad; an agent or a squad starts a run. Left out: not assigned."""
+    assignee_type: NotRequired[Literal["member", "agent", "squad"]]
+    """Of issue: the type of assignee_id; left out: any."""
+    description: NotRequired[str]
+    """Of issue: the description; left out: the prompt of the task."""
+    inputs: NotRequired[dict[str, Any]]
+    """Of dag: the inputs of the run. Of prompt and agent: texts that the message uses as {{input.NAME}}."""
+    kind: Literal["prompt", "agent", "dag", "issue"]
+    """What is started: a message in a session, a production agent, the run of a DAG, or an issue."""
+    labels: NotRequired[list[str]]
+    """Of issue: the labels."""
+    priority: NotRequired[Literal["urgent", "high", "medium", "low", "none"]]
+    """Of issue: the priority; left out: none."""
+    project: NotRequired[str]
+    """Of issue: the project."""
+    prompt: NotRequired[str]
+    """Of prompt and agent: the message."""
+    solution_id: NotRequired[str]
+    """Of dag: the production solution of the DAG."""
+    title: NotRequired[str]
+    """Of issue: the title; left out: that of the task."""
+    version: NotRequired[int]
+    """Of dag: the version to run; 0 or left out: the published one at that time."""
+    workspace_id: NotRequired[str]
+    """Of issue: the production workspace."""
 
 
 class TaskOutput(TypedDict):
@@ -5228,6 +5388,100 @@ class Transcript(TypedDict):
     """What was said. Empty: no speech was heard."""
     usage: Usage
     """What the speech model has used."""
+
+
+class Trigger(TypedDict):
+    auth: Literal["bearer", "standard", "github", "gitlab", "slack", None]
+    """How requests prove their sender; null: it has no address."""
+    created_at: str
+    """Time of its creation."""
+    enabled: bool
+    """Whether deliveries start work."""
+    filter: str
+    """An Expr condition over body, headers and event; empty: every delivery passes."""
+    id: str
+    """The trigger."""
+    kind: Literal["webhook", "run_ended"]
+    """What starts it: requests to its address, or the end of runs."""
+    last_delivery_at: str | None
+    """Time of the last accepted delivery; null: there was none."""
+    name: str
+    """Its name."""
+    on: list[Literal["run_completed", "run_failed"]]
+    """With kind run_ended: the ends that start it."""
+    owner_id: str
+    """The user whose trigger it is."""
+    path: str | None
+    """The path of its address at this service; null: it has no address."""
+    rate_limit: int
+    """The maximum number of deliveries in a minute."""
+    source: Source | None
+    """With kind run_ended: whose runs start it."""
+    target: DeliveryTarget
+    """What a delivery starts."""
+    updated_at: str
+    """Time of its last change."""
+
+
+class TriggerChange(TypedDict):
+    enabled: NotRequired[bool | None]
+    """Whether deliveries start work."""
+    filter: NotRequired[str | None]
+    """An Expr condition over body, headers and event; empty: every delivery passes."""
+    name: NotRequired[str | None]
+    """Its name."""
+    on: NotRequired[list[Literal["run_completed", "run_failed"]] | None]
+    """With kind run_ended: the ends that start it."""
+    rate_limit: NotRequired[int | None]
+    """The maximum number of deliveries in a minute."""
+    secret: NotRequired[str | None]
+    """Another secret; null: a new one is generated. The answer shows it."""
+    source: NotRequired[Source]
+    """With kind run_ended: whose runs start it."""
+    target: NotRequired[DeliveryTarget]
+    """What a delivery starts."""
+
+
+class TriggerDeliveryPage(TypedDict):
+    items: list[Delivery]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
+class TriggerWithSecret(TypedDict):
+    auth: Literal["bearer", "standard", "github", "gitlab", "slack", None]
+    """How requests prove their sender; null: it has no address."""
+    created_at: str
+    """Time of its creation."""
+    enabled: bool
+    """Whether deliveries start work."""
+    filter: str
+    """An Expr condition over body, headers and event; empty: every delivery passes."""
+    id: str
+    """The trigger."""
+    kind: Literal["webhook", "run_ended"]
+    """What starts it: requests to its address, or the end of runs."""
+    last_delivery_at: str | None
+    """Time of the last accepted delivery; null: there was none."""
+    name: str
+    """Its name."""
+    on: list[Literal["run_completed", "run_failed"]]
+    """With kind run_ended: the ends that start it."""
+    owner_id: str
+    """The user whose trigger it is."""
+    path: str | None
+    """The path of its address at this service; null: it has no address."""
+    rate_limit: int
+    """The maximum number of deliveries in a minute."""
+    secret: NotRequired[str]
+    """The secret by which requests prove their sender, if it is new. It is not shown again."""
+    source: Source | None
+    """With kind run_ended: whose runs start it."""
+    target: DeliveryTarget
+    """What a delivery starts."""
+    updated_at: str
+    """Time of its last change."""
 
 
 class Turn(TypedDict):

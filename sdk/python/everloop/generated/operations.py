@@ -760,6 +760,27 @@ class Api:
         )
         return answer
 
+    async def create_trigger(
+        self,
+        body: models.NewTrigger,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.TriggerWithSecret:
+        """Create a trigger. POST /api/triggers"""
+        answer: models.TriggerWithSecret = await self._transport.json(
+            "POST",
+            "/api/triggers",
+            {},
+            body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
     async def create_user(
         self,
         body: models.CreateUserRequest,
@@ -1150,6 +1171,24 @@ class Api:
             headers,
         )
         return answer
+
+    async def delete_trigger(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Delete a trigger and its deliveries. DELETE /api/triggers/{id}"""
+        return await self._transport.none(
+            "DELETE",
+            "/api/triggers/{id}",
+            {"id": id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
 
     async def delete_user(
         self,
@@ -2208,6 +2247,25 @@ class Api:
             headers,
         )
 
+    async def get_trigger(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.Trigger:
+        """Get a trigger. GET /api/triggers/{id}"""
+        answer: models.Trigger = await self._transport.json(
+            "GET",
+            "/api/triggers/{id}",
+            {"id": id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def get_usage(
         self,
         *,
@@ -3249,7 +3307,7 @@ class Api:
         self,
         *,
         kind: Literal["chat", "fork", "task", "compaction", "replay", "history", "import", "archive", "deletion", "schedule", "issue",
-            "dag"] | None = None,
+            "dag", "trigger"] | None = None,
         limit: int | None = None,
         owner_id: str | None = None,
         page: str | None = None,
@@ -3437,6 +3495,46 @@ class Api:
             "GET",
             "/api/prod_workspaces/{workspace_id}/squads",
             {"workspace_id": workspace_id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def list_trigger_deliveries(
+        self,
+        id: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        outcome: Literal["fired", "duplicate", "filtered", "rate_limited", "paused", "invalid_signature", "failed"] | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.TriggerDeliveryPage:
+        """List the deliveries of a trigger, newest first. GET /api/triggers/{id}/deliveries"""
+        answer: models.TriggerDeliveryPage = await self._transport.json(
+            "GET",
+            "/api/triggers/{id}/deliveries",
+            {"id": id},
+            None,
+            {"limit": limit, "offset": offset, "outcome": outcome},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def list_triggers(
+        self,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ListTrigger:
+        """List the caller's triggers, newest first. GET /api/triggers"""
+        answer: models.ListTrigger = await self._transport.json(
+            "GET",
+            "/api/triggers",
+            {},
             None,
             {},
             timeout,
@@ -3857,6 +3955,47 @@ class Api:
             {},
             timeout,
             headers,
+        )
+        return answer
+
+    async def receive_delivery(
+        self,
+        trigger_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.HookReply:
+        """Deliver an event to a trigger. POST /hooks/{trigger_id}"""
+        answer: models.HookReply = await self._transport.json(
+            "POST",
+            "/hooks/{trigger_id}",
+            {"trigger_id": trigger_id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def redeliver_trigger(
+        self,
+        id: str,
+        delivery_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.Delivery:
+        """Carry out a delivery again. POST /api/triggers/{id}/deliveries/{delivery_id}/redeliver"""
+        answer: models.Delivery = await self._transport.json(
+            "POST",
+            "/api/triggers/{id}/deliveries/{delivery_id}/redeliver",
+            {"id": id, "delivery_id": delivery_id},
+            None,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
         )
         return answer
 
@@ -5023,6 +5162,26 @@ class Api:
             "PATCH",
             "/api/prod_workspaces/{workspace_id}/squads/{squad_id}",
             {"workspace_id": workspace_id, "squad_id": squad_id},
+            body,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def update_trigger(
+        self,
+        id: str,
+        body: models.TriggerChange | None = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.TriggerWithSecret:
+        """Update a trigger. PATCH /api/triggers/{id}"""
+        answer: models.TriggerWithSecret = await self._transport.json(
+            "PATCH",
+            "/api/triggers/{id}",
+            {"id": id},
             body,
             {},
             timeout,

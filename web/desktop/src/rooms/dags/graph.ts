@@ -8,7 +8,7 @@ export type Finding = Schemas['Finding'];
 export type NodeType = Node['type'];
 
 /** types are the nodes that can be added. */
-export const types: NodeType[] = ['start', 'agent', 'tool', 'code', 'human', 'condition', 'join', 'map', 'subflow', 'wait', 'end'];
+export const types: NodeType[] = ['start', 'agent', 'tool', 'code', 'human', 'condition', 'join', 'map', 'loop', 'subflow', 'wait', 'end'];
 
 export const typeNames: Record<NodeType, string> = {
   start: t('Start|node'),
@@ -18,6 +18,7 @@ export const typeNames: Record<NodeType, string> = {
   condition: t('Condition'),
   join: t('Join'),
   map: t('Map'),
+  loop: t('Loop'),
   subflow: t('Subflow'),
   wait: t('Wait'),
   end: t('End'),

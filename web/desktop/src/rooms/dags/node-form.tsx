@@ -20,7 +20,8 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
   const field = <Key extends keyof Node>(key: Key, value: Node[Key] | undefined | '') => put(set(node, key, value));
   const setting = <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') =>
     put({ ...node, config: set(config, key, value) });
-  const works = ['agent', 'tool', 'code', 'map', 'subflow', 'human'].includes(node.type);
+  const works = ['agent', 'tool', 'code', 'map', 'loop', 'subflow', 'human'].includes(node.type);
+  const repeats = node.type === 'map' || node.type === 'loop';
   const others = (graph.nodes ?? []).filter((one) => one.id !== node.id);
   const edges = (graph.edges ?? []).filter((one) => one.source === node.id);
   const own = findings.filter((one) => one.node_id === node.id || edges.some((edge) => edge.id === one.edge_id));
@@ -108,15 +109,15 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
         </Field>
       )}
       {node.type === 'agent' && <AgentFields config={config} setting={setting} />}
-      {(node.type === 'subflow' || node.type === 'map') && (
+      {(node.type === 'subflow' || repeats) && (
         <SubflowField
           own={solution}
           value={config.prod_solution_id ?? ''}
-          optional={node.type === 'map'}
+          optional={repeats}
           change={(id) => setting('prod_solution_id', id)}
         />
       )}
-      {(node.type === 'tool' || (node.type === 'map' && !config.prod_solution_id)) && (
+      {(node.type === 'tool' || (repeats && !config.prod_solution_id)) && (
         <>
           <Field label={t('Tool')} hint={t('For example Bash, Read, WebFetch, or a tool of an MCP server.')}>
             {(ids) => (
@@ -139,12 +140,18 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           )}
         </Field>
       )}
-      {node.type === 'map' && (
+      {repeats && (
         <>
           {!config.prod_solution_id && !config.tool && (
             <Field
               label={t('Prompt')}
-              hint={rich('Without a tool, an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}
+              hint={
+                node.type === 'map'
+                  ? rich('Without a tool, an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })
+                  : rich('Without a tool, an agent does the work; {code} is the output of the previous iteration.', {
+                      code: <code key="code">{'{{loop.previous}}'}</code>,
+                    })
+              }
             >
               {(ids) => (
                 <Area
@@ -157,7 +164,27 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
               )}
             </Field>
           )}
-          <NumberField label={t('At once')} value={node.concurrency} change={(value) => field('concurrency', value)} />
+          {node.type === 'map' && (
+            <NumberField label={t('At once')} value={node.concurrency} change={(value) => field('concurrency', value)} />
+          )}
+          {node.type === 'loop' && (
+            <>
+              <Field
+                label={t('Repeat until')}
+                hint={t('A condition on the output of an iteration, for example {example}.', { example: '{{loop.output.done}} == true' })}
+              >
+                {(ids) => (
+                  <Input
+                    {...ids}
+                    value={config.condition ?? ''}
+                    onChange={(event) => setting('condition', event.target.value)}
+                    spellCheck={false}
+                  />
+                )}
+              </Field>
+              <NumberField label={t('Most iterations')} value={config.max} change={(value) => setting('max', value)} />
+            </>
+          )}
         </>
       )}
       {node.type === 'wait' && <NumberField label={t('Seconds')} value={config.wait_s} change={(value) => setting('wait_s', value)} />}
