@@ -21,6 +21,7 @@ const scopes: Record<Scope, string> = {
   chat: t('send messages and answers'),
   files: t('read and write files'),
   schedules: t('scheduled tasks'),
+  triggers: t('triggers'),
   solutions: t('production solutions'),
   workspaces: t('workspaces and issues'),
   skills: t('read and install skills'),
