@@ -52,8 +52,10 @@ var dagRunsWalk = []call{
 		method: "GET", path: "/api/dag-runs", scope: "solutions", status: 200,
 		url: "/api/dag-runs?status=failed&status=waiting&trigger=api&created_after=2026-01-01T00:00:00Z&limit=2",
 		bad: []bad{
-			{path: "/api/dag-runs?limit=0", at: "query.limit"}, {path: "/api/dag-runs?offset=-1", at: "query.offset"},
-			{path: "/api/dag-runs?status=ready", at: "query.status[0]"}, {path: "/api/dag-runs?trigger=cron", at: "query.trigger"},
+			{path: "/api/dag-runs?limit=0", at: "query.limit"},
+			{path: "/api/dag-runs?offset=-1", at: "query.offset"},
+			{path: "/api/dag-runs?status=ready", at: "query.status[0]"},
+			{path: "/api/dag-runs?trigger=cron", at: "query.trigger"},
 			{path: "/api/dag-runs?created_before=yesterday", at: "query.created_before"},
 		},
 	},
@@ -61,7 +63,8 @@ var dagRunsWalk = []call{
 		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/nodes/{node_id}/run", scope: "solutions",
 		url: "/api/prod_solution/dag/{p}/nodes/z/run", hasBody: true, status: 200,
 		body: `{"version":2,"inputs":{"a":[1]},"outputs":{},"unknown":1}`, missing: noDAG + "/nodes/z/run", bad: []bad{
-			{body: `{"version":0}`, at: "body.version"}, {body: `{"inputs":[]}`, at: "body.inputs"},
+			{body: `{"version":0}`, at: "body.version"},
+			{body: `{"inputs":[]}`, at: "body.inputs"},
 			{body: `{"version":2,"outputs":{"x":1}}`, at: "body.outputs.x"},
 			{body: `{"version":2,"inputs":{"a":"\u0000"}}`, at: "body.inputs"},
 		},

@@ -14,8 +14,19 @@ import (
 
 // allScopes are the scopes, each with those that include it.
 var allScopes = map[string][]string{
-	"sessions:read": {"sessions:write"}, "sessions:write": nil, "chat": nil, "files": nil, "schedules": nil, "triggers": nil, "solutions": nil,
-	"workspaces": nil, "skills": {"skills:write"}, "skills:write": nil, "admin": nil,
+	"sessions:read": {
+		"sessions:write",
+	},
+	"sessions:write": nil,
+	"chat":           nil,
+	"files":          nil,
+	"schedules":      nil,
+	"triggers":       nil,
+	"solutions":      nil,
+	"workspaces":     nil,
+	"skills":         {"skills:write"},
+	"skills:write":   nil,
+	"admin":          nil,
 }
 
 // allBut returns the scopes that do not give the one.

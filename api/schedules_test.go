@@ -42,7 +42,10 @@ var schedulesWalk = []call{
 			{body: `{"title":"t","cron":"@daily","target":{"kind":"x"}}`, at: "body.target.kind"},
 			{body: `{"title":"t","cron":"@daily","target":{"kind":"dag"}}`, at: "body.target.solution_id"},
 			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue"}}`, at: "body.target.workspace_id"},
-			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue","workspace_id":"w","title":"{{input.x}}"}}`, at: "body.target.title"},
+			{
+				body: `{"title":"t","cron":"@daily","target":{"kind":"issue","workspace_id":"w","title":"{{input.x}}"}}`,
+				at:   "body.target.title",
+			},
 			{body: `{"title":"t","cron":"@daily","target":{"kind":"issue","workspace_id":"w"},"model":"m"}`, at: "body.model"},
 			{body: `{"title":"t","prompt":"p","cron":"@daily","target":{"kind":"prompt","version":1}}`, at: "body.target.version"},
 		},
@@ -109,9 +112,15 @@ var schedulesWalk = []call{
 		missing: "/api/scheduled-tasks/" + none + "/run",
 	},
 	{
-		method: "POST", path: "/api/scheduled-tasks/{id}/backfill", scope: "schedules", url: "/api/scheduled-tasks/{t}/backfill", status: 200,
-		hasBody: true, body: `{"from":"2026-01-01T00:00:00Z","to":"2026-01-03T00:00:00Z"}`,
-		missing: "/api/scheduled-tasks/" + none + "/backfill", bad: []bad{
+		method:  "POST",
+		path:    "/api/scheduled-tasks/{id}/backfill",
+		scope:   "schedules",
+		url:     "/api/scheduled-tasks/{t}/backfill",
+		status:  200,
+		hasBody: true,
+		body:    `{"from":"2026-01-01T00:00:00Z","to":"2026-01-03T00:00:00Z"}`,
+		missing: "/api/scheduled-tasks/" + none + "/backfill",
+		bad: []bad{
 			{body: `{"from":"2026-01-03T00:00:00Z","to":"2026-01-03T00:00:00Z"}`, at: "body.to"},
 			{body: `{"from":"2026-01-01T00:00:00Z","to":"2126-01-01T00:00:00Z"}`, at: "body.to"},
 			{body: `{"from":"2024-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"}`, at: "body.to"},

@@ -49,7 +49,11 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 
 	require.Equal(t, []string{
-		"POST /api/admin/users", "POST /api/sessions/{session_id}/share", "POST /api/triggers", "POST /api/user/api-keys/", "POST /api/webhooks",
+		"POST /api/admin/users",
+		"POST /api/sessions/{session_id}/share",
+		"POST /api/triggers",
+		"POST /api/user/api-keys/",
+		"POST /api/webhooks",
 		"POST /api/webhooks/{id}/rotate-secret",
 	}, slices.Sorted(maps.Keys(secret)))
 }

@@ -129,7 +129,11 @@ func TestTriggers_secretIsShownOnce(t *testing.T) {
 
 	rotated := w.do("PATCH", "/api/triggers/"+id, w.ann, `{"secret":null}`).json()["secret"]
 	require.NotEqual(t, secret, rotated)
-	require.Equal(t, "a secret of the sender", w.do("PATCH", "/api/triggers/"+id, w.ann, `{"secret":"a secret of the sender"}`).json()["secret"])
+	require.Equal(
+		t,
+		"a secret of the sender",
+		w.do("PATCH", "/api/triggers/"+id, w.ann, `{"secret":"a secret of the sender"}`).json()["secret"],
+	)
 }
 
 // hook sends a request with a bearer token to the address of a trigger.

@@ -527,9 +527,12 @@ func (w *world) ready(c call) (named call, who string) {
 
 // owned reports whether a call names something that belongs to one user.
 func (c call) owned() bool {
-	return slices.ContainsFunc([]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{trigger}", "{w}"}, func(name string) bool {
-		return strings.Contains(c.url, name)
-	})
+	return slices.ContainsFunc(
+		[]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{trigger}", "{w}"},
+		func(name string) bool {
+			return strings.Contains(c.url, name)
+		},
+	)
 }
 
 // step makes one operation in every way that the walk knows.

@@ -144,16 +144,30 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Deps{
-			DB: db.DB, Sessions: db, Files: w.files, Runs: noEngine{}, Chats: w.chats, Production: prod, Agents: agentService, Events: noEngine{},
-			Logger: logger, CodeTimeout: 1,
+			DB:          db.DB,
+			Sessions:    db,
+			Files:       w.files,
+			Runs:        noEngine{},
+			Chats:       w.chats,
+			Production:  prod,
+			Agents:      agentService,
+			Events:      noEngine{},
+			Logger:      logger,
+			CodeTimeout: 1,
 		},
 	)
 	require.NoError(t, err)
 	issues := board.New(board.Deps{
-		DB: db.DB, StartRun: noEngine{}.StartIssueRun, NotifyWaiter: noEngine{}.NotifyWaiter, Chats: w.chats, Agents: agentService, Logger: logger,
+		DB:           db.DB,
+		StartRun:     noEngine{}.StartIssueRun,
+		NotifyWaiter: noEngine{}.NotifyWaiter,
+		Chats:        w.chats,
+		Agents:       agentService,
+		Logger:       logger,
 	})
 	scheduled, err := schedules.New(
-		schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger,
+		schedules.Config{
+			Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger,
 			Targets: targets.New(targets.Deps{Chats: w.chats, Agents: agentService, DAGs: dags, Board: issues}),
 		},
 	)
@@ -199,11 +213,29 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Answer: w.chats.AnswerQuestion,
 	}
 	cfg.Session = session.API{
-		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Chats: w.chats, Messages: w.turns,
-		Image: oneImage, Streams: w.streams.subscribe, Tasks: w.tasks, Compactor: contexts{},
-		ContextStats: contexts{}.ContextStats, CountCompactions: db.CountCompactions, Tokens: tokens.New(nil, nil),
-		Annotations: annotations.New(db.DB), ProdSolution: prod.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
-		EnvBuckets: buckets, Sharing: true,
+		Sessions:         reader,
+		Roles:            roles,
+		Views:            views,
+		Deleter:          w.deleted.DeleteSession,
+		Chats:            w.chats,
+		Messages:         w.turns,
+		Image:            oneImage,
+		Streams:          w.streams.subscribe,
+		Tasks:            w.tasks,
+		Compactor:        contexts{},
+		ContextStats:     contexts{}.ContextStats,
+		CountCompactions: db.CountCompactions,
+		Tokens:           tokens.New(nil, nil),
+		Annotations: annotations.New(
+			db.DB,
+		),
+		ProdSolution: prod.ProdSolution,
+		History:      past{},
+		Replays:      played{},
+		Transfers:    carried{},
+		Shares:       shown{},
+		EnvBuckets:   buckets,
+		Sharing:      true,
 	}
 	cfg.Files = files.API{
 		Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: workspaces}, OpenFile: past{}.OpenFile, Apps: site{},
@@ -212,13 +244,30 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Sessions: reader, Accounts: people, EnvBuckets: buckets, Workers: w.lookers, TokenStates: people.TokenStates,
 	}
 	cfg.Library = library.API{
-		Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: memories.New(db.DB), Skills: skilled,
+		Sessions: reader,
+		Changes:  changes,
+		Roles:    roles,
+		Servers:  servers,
+		Workers:  w.lookers,
+		Memories: memories.New(db.DB),
+		Skills:   skilled,
 		Registry: skillregistry.New(registryOf(t)),
 		GIS:      func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 	}
 	cfg.Production = apiproduction.API{
-		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Production: prod,
-		DAGRuns: dags, DAGRunRecords: dags, Schedules: scheduled, Agents: agentService, Triggers: triggered, Webhooks: hooks, Boards: issues, Board: issues,
+		Sessions:      reader,
+		Roles:         roles,
+		Views:         views,
+		Deleter:       w.deleted.DeleteSession,
+		Production:    prod,
+		DAGRuns:       dags,
+		DAGRunRecords: dags,
+		Schedules:     scheduled,
+		Agents:        agentService,
+		Triggers:      triggered,
+		Webhooks:      hooks,
+		Boards:        issues,
+		Board:         issues,
 	}
 
 	for _, c := range change {

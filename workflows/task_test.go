@@ -25,7 +25,8 @@ func TestTask(t *testing.T) {
 		"ends by itself":      {nil, domain.TaskCompleted, ""},
 		"worker says nothing": {temporal.NewTimeoutError(1, nil), domain.TaskLost, "its worker did not report its end in time"},
 		"work cannot be taken": {
-			durable.Final("task_not_found", "the task or its session no longer exists"), domain.TaskLost, "the task or its session no longer exists",
+			durable.Final("task_not_found", "the task or its session no longer exists"), domain.TaskLost,
+			"the task or its session no longer exists",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

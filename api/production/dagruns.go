@@ -100,8 +100,8 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 		Path:    "/api/prod_solution/dag/{prod_solution_id}/forecast",
 		Tag:     prodTag,
 		Summary: "Estimate the duration, the tokens and the cost of a run",
-		Description: "From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of the run. What no " +
-			"run shows is null.",
+		Description: "From the newest completed runs, at most 50: the median and the 90th percentile of each node, and of " +
+			"the run. What no run shows is null.",
 		Scope:  auth.Solutions,
 		Errors: httpx.Codes{404: "prod_solution_not_found version_not_found", 409: "dag_not_published"},
 	}, a.forecast)

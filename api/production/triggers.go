@@ -116,7 +116,7 @@ func (a *TriggersAPI) Register(r *httpx.Server) {
 		Secret:  true,
 		Status:  fiber.StatusCreated,
 		Errors:  httpx.Codes{409: "trigger_limit", 422: "invalid_filter target_not_supported"},
-		Example: `{"name": "Pull requests", "auth": "github", "target": {"kind": "prompt", "prompt": "Review {{body.pull_request.html_url}}"}}`,
+		Example: `{"name": "Pull requests", "auth": "github", "target": {"kind": "prompt", "prompt": "Review {{body.repository.name}}"}}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
 		ID: "list-triggers", Method: fiber.MethodGet, Path: "/api/triggers", Tag: "Triggers",

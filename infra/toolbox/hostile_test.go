@@ -374,13 +374,16 @@ func TestReaders_areBounded(t *testing.T) {
 		}},
 		"Read": {read, map[string]string{
 			"sparse": "is a binary file", "endless": "cut: the line has 314572800 bytes", "linefeeds": "go on with offset 2001",
-			"fifo": "is not a regular file", "itself": "broken symbolic link", "zero": "leaves the workspace", "outside": "leaves the workspace",
+			"fifo":   "is not a regular file",
+			"itself": "broken symbolic link",
+			"zero":   "leaves the workspace", "outside": "leaves the workspace",
 			"many": "is a directory", "picture.png": "is an image",
 		}},
 		"Read far": {readFar, map[string]string{"linefeeds": "go on with offset 2000001", "endless": "nothing at offset"}},
 		"Edit": {edit, map[string]string{
-			"sparse": "Edit handles at most", "endless": "Edit handles at most", "fifo": "is not a regular file", "itself": "broken symbolic link",
-			"many": "is a directory",
+			"sparse": "Edit handles at most", "endless": "Edit handles at most", "fifo": "is not a regular file",
+			"itself": "broken symbolic link",
+			"many":   "is a directory",
 		}},
 		"Grep": {grep, map[string]string{
 			"sparse": "not searched", "endless": "not searched", "feeds": "feeds:2097152", "many": "Nothing matches.",

@@ -45,7 +45,10 @@ func (s *settings) bounds() error {
 	for _, origin := range s.AllowedOrigins {
 		at, err := url.Parse(origin)
 		if origin != "" && (err != nil || !flags.IsWeb(origin) || origin != at.Scheme+"://"+at.Host) {
-			faults = append(faults, fmt.Errorf("ALLOWED_ORIGINS: %q is not an origin, as https://app.example or http://127.0.0.1:3000", origin))
+			faults = append(
+				faults,
+				fmt.Errorf("ALLOWED_ORIGINS: %q is not an origin, as https://app.example or http://127.0.0.1:3000", origin),
+			)
 		}
 	}
 

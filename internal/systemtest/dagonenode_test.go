@@ -109,10 +109,13 @@ func TestDAGRun_oneNodeWithFiles(t *testing.T) {
 	t.Parallel()
 	s := newWorks(t)
 
-	whole := s.play(`{"id":"a","type":"code","config":{"code":"echo passed > out.txt; echo kept > own.txt"},"outputs":{"files":["out.txt"]}},
+	whole := s.play(
+		`{"id":"a","type":"code","config":{"code":"echo passed > out.txt; echo kept > own.txt"},"outputs":{"files":["out.txt"]}},
 		{"id":"b","type":"code","config":{"code":"cat in/out.txt"},"inputs_files":[{"from":"a","to":"in/"}]},
 		{"id":"c","type":"code","config":{"code":"cat own.txt"},"workspace":"a"}`,
-		strings.Join([]string{edge("e1", "s", "a"), edge("e2", "a", "b"), edge("e3", "b", "c"), edge("e4", "c", "z")}, ","), `{}`)
+		strings.Join([]string{edge("e1", "s", "a"), edge("e2", "a", "b"), edge("e3", "b", "c"), edge("e4", "c", "z")}, ","),
+		`{}`,
+	)
 	require.Equal(t, dagrun.Completed, whole.Status, "%+v", whole.Error)
 
 	for nodeID, want := range map[string]string{"b": "passed", "c": "kept"} {

@@ -41,9 +41,11 @@ func TestChat_cancelledInTemporal(t *testing.T) {
 		waits   func(t *testing.T, session domain.SessionID)
 		ends    string // the finish reason that clients have
 	}{
-		"question":      {asks, asking, "awaiting_answer"},
-		"model retry":   {waitsForModel(), retrying, "interrupted"},
-		"its sub-agent": {script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}), asking, "awaiting_answer"},
+		"question":    {asks, asking, "awaiting_answer"},
+		"model retry": {waitsForModel(), retrying, "interrupted"},
+		"its sub-agent": {
+			script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}), asking, "awaiting_answer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -72,7 +72,8 @@ func TestNewRunGoesBackForCallsOfLostRun(t *testing.T) {
 		s.awaitFile("runs")
 		s.loseRun(session)
 		_, err := s.journal.Pool.Exec(t.Context(), `
-			UPDATE tool_calls SET attempt = attempt + 1, claimed_by = NULL, takeover_announced = true, lease_until = now() - interval '1 second'
+			UPDATE tool_calls SET attempt = attempt + 1, claimed_by = NULL, takeover_announced = true,
+			       lease_until = now() - interval '1 second'
 			    WHERE session_id = $1`, session)
 		require.NoError(t, err)
 		s.wake(session)

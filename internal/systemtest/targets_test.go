@@ -33,7 +33,10 @@ func (s *timetable) publish(nodes string, edges ...string) (solutionID string) {
 	}
 
 	var g dag.Graph
-	require.NoError(s.t, json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+list+`]}`), &g))
+	require.NoError(
+		s.t,
+		json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+list+`]}`), &g),
+	)
 
 	solution, err := s.graphs.Create(s.t.Context(), domainproduction.NewSolution{OwnerID: s.caller.User.ID, Name: "n"})
 	require.NoError(s.t, err)
@@ -205,7 +208,12 @@ func TestScheduledTask_ownerLostTheRight(t *testing.T) {
 	workspace, _ := s.newTeam()
 	solution := s.publish(heldScript, edge("e1", "s", "a"), edge("e2", "a", "z"))
 	agent, err := s.agents.Create(t.Context(), prodagent.Agent{Summary: prodagent.Summary{
-		Name: "Reviewer", AgentID: "reviewer", SolutionID: "software_factory", OwnerID: s.caller.User.ID, BizRoleID: "reviewer", Skills: []string{},
+		Name:       "Reviewer",
+		AgentID:    "reviewer",
+		SolutionID: "software_factory",
+		OwnerID:    s.caller.User.ID,
+		BizRoleID:  "reviewer",
+		Skills:     []string{},
 	}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}})
 	require.NoError(t, err)
 
@@ -245,7 +253,12 @@ func TestScheduledTask_startsAnAgent(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	_, err := s.agents.Create(t.Context(), prodagent.Agent{Summary: prodagent.Summary{
-		Name: "Reviewer", AgentID: "reviewer", SolutionID: "software_factory", OwnerID: s.caller.User.ID, BizRoleID: "reviewer", Skills: []string{},
+		Name:       "Reviewer",
+		AgentID:    "reviewer",
+		SolutionID: "software_factory",
+		OwnerID:    s.caller.User.ID,
+		BizRoleID:  "reviewer",
+		Skills:     []string{},
 	}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}, Instructions: "Review."})
 	require.NoError(t, err)
 

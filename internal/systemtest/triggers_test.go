@@ -60,8 +60,15 @@ func (s *hooked) create(change func(*trigger.Spec)) trigger.Trigger {
 
 	auth := trigger.Bearer
 	spec := trigger.Spec{
-		Name: "t", Kind: trigger.Webhook, Auth: &auth, Enabled: true, RateLimit: 600,
-		Target: trigger.DeliveryTarget{Kind: trigger.TargetPrompt, Prompt: "look at {{body.id}}" + script(obj{"steps": []obj{{"text": "done"}}})},
+		Name:      "t",
+		Kind:      trigger.Webhook,
+		Auth:      &auth,
+		Enabled:   true,
+		RateLimit: 600,
+		Target: trigger.DeliveryTarget{
+			Kind:   trigger.TargetPrompt,
+			Prompt: "look at {{body.id}}" + script(obj{"steps": []obj{{"text": "done"}}}),
+		},
 	}
 	change(&spec)
 
@@ -102,7 +109,10 @@ func (s *hooked) decided(triggerID, deliveryID string) (d trigger.Delivery) {
 
 func (s *hooked) sessions() (count int) {
 	s.t.Helper()
-	require.NoError(s.t, s.db.Pool.QueryRow(s.t.Context(), `SELECT count(*) FROM sessions WHERE owner_id = $1`, s.caller.User.ID).Scan(&count))
+	require.NoError(
+		s.t,
+		s.db.Pool.QueryRow(s.t.Context(), `SELECT count(*) FROM sessions WHERE owner_id = $1`, s.caller.User.ID).Scan(&count),
+	)
 
 	return count
 }

@@ -128,7 +128,11 @@ func (s *Store) EndOfIssue(ctx context.Context, issueID string) (end domain.RunE
 	case status == board.IssueRunCompleted:
 		end = domain.RunEnd{Status: domain.RunCompleted}
 	case status == board.IssueRunCancelled:
-		end = domain.RunEnd{Status: domain.RunFailed, Reason: cmp.Or(code, board.ReasonStopped), Error: "the run on the issue was cancelled"}
+		end = domain.RunEnd{
+			Status: domain.RunFailed,
+			Reason: cmp.Or(code, board.ReasonStopped),
+			Error:  "the run on the issue was cancelled",
+		}
 	case status == board.IssueRunFailed:
 		end = domain.RunEnd{Status: domain.RunFailed, Reason: code, Error: message, Counts: true}
 	default:

@@ -44,7 +44,8 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, inputs, parent_run, depth, node_id, started_by, waiter)
-			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, nullif($9, ''), nullif($10, ''), nullif($11, '')) ON CONFLICT (id) DO NOTHING`,
+			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8, nullif($9, ''), nullif($10, ''), nullif($11, ''))
+			ON CONFLICT (id) DO NOTHING`,
 			in.ID, in.SolutionID, in.OwnerID, in.Version, in.Trigger, string(in.Inputs), in.ParentRun, in.Depth, in.NodeID, in.StartedBy,
 			in.Waiter)
 		if err != nil || tag.RowsAffected() == 0 {

@@ -39,7 +39,17 @@ func (h hanging) ClaimPush(context.Context, string) (schedule.Push, bool, error)
 func TestService_write_isBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{began: make(chan struct{}, 100), release: make(chan struct{})}
-		s, err := New(Config{Store: h, Engine: nothing{}, Chats: h, Models: h, Agents: noAgents{}, Targets: targets.New(targets.Deps{}), Logger: slog.Default()})
+		s, err := New(
+			Config{
+				Store:   h,
+				Engine:  nothing{},
+				Chats:   h,
+				Models:  h,
+				Agents:  noAgents{},
+				Targets: targets.New(targets.Deps{}),
+				Logger:  slog.Default(),
+			},
+		)
 		require.NoError(t, err)
 
 		for i := range 100 {

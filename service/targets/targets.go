@@ -130,6 +130,7 @@ func (in Request) Started() target.Started {
 		started.SolutionID, started.RunID = in.Target.SolutionID, in.id()
 	case target.Issue:
 		started.WorkspaceID, started.IssueID = in.Target.WorkspaceID, in.id()
+	default: // a chat, whose session is in the request
 	}
 
 	return started
@@ -218,9 +219,16 @@ func (s *Service) ensureSession(ctx context.Context, in Request, filled target.T
 	session := in.Session
 	if in.Target.Kind == target.Agent {
 		return s.deps.Agents.StartSession(ctx, in.OwnerID, prodagent.Start{
-			SessionID: session.ID, AgentID: filled.AgentID, Class: session.Class, ParentRun: session.ParentRun, Intent: session.Intent, Model: session.Model,
-			Budget: session.Setup.Budget, SkipConfirmations: session.Setup.SkipConfirmations,
-			QuestionPolicy: session.Setup.QuestionPolicy, WorkspaceID: session.WorkspaceID,
+			SessionID:         session.ID,
+			AgentID:           filled.AgentID,
+			Class:             session.Class,
+			ParentRun:         session.ParentRun,
+			Intent:            session.Intent,
+			Model:             session.Model,
+			Budget:            session.Setup.Budget,
+			SkipConfirmations: session.Setup.SkipConfirmations,
+			QuestionPolicy:    session.Setup.QuestionPolicy,
+			WorkspaceID:       session.WorkspaceID,
 		})
 	}
 

@@ -179,8 +179,10 @@ func firstOf(ctx context.Context, tx pgx.Tx, triggerID string, in arrival, now t
 func insert(ctx context.Context, tx pgx.Tx, triggerID string, in arrival, d decision, first string) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO trigger_deliveries
-		       (id, work_id, trigger_id, key, counted, outcome, reason_code, error, event, headers, body, body_bytes, duplicate_of, finished_at)
-		VALUES (@id, @work, @trigger, @key, @counted, nullif(@outcome, ''), nullif(@reason, ''), nullif(@error, ''), @event, @headers, @body,
+		       (id, work_id, trigger_id, key, counted, outcome, reason_code, error, event, headers, body, body_bytes, duplicate_of,
+		        finished_at)
+		VALUES (@id, @work, @trigger, @key, @counted, nullif(@outcome, ''), nullif(@reason, ''), nullif(@error, ''), @event, @headers,
+		        @body,
 		        @bytes, nullif(@first, ''), CASE WHEN @outcome <> '' THEN clock_timestamp() END)`,
 		pgx.NamedArgs{
 			"id":      in.id,

@@ -122,7 +122,17 @@ const AdminScope = "admin"
 // names.
 func rightScopes() []string {
 	return []string{
-		"sessions:read", "sessions:write", "chat", "files", "schedules", "triggers", "solutions", "workspaces", "skills", "skills:write", AdminScope,
+		"sessions:read",
+		"sessions:write",
+		"chat",
+		"files",
+		"schedules",
+		"triggers",
+		"solutions",
+		"workspaces",
+		"skills",
+		"skills:write",
+		AdminScope,
 	}
 }
 

@@ -125,7 +125,14 @@ func taskRunsEnded(ctx context.Context, tx pgx.Tx, event webhook.Event, task sch
 
 	for _, run := range runs {
 		if err := runEnded(ctx, tx, endedRun{
-			source: trigger.Source{Kind: trigger.SourceTask, ID: task.ID}, owner: task.OwnerID, run: "task/" + run.ID, event: end, data: run,
+			source: trigger.Source{
+				Kind: trigger.SourceTask,
+				ID:   task.ID,
+			},
+			owner: task.OwnerID,
+			run:   "task/" + run.ID,
+			event: end,
+			data:  run,
 		}); err != nil {
 			return err
 		}

@@ -93,7 +93,8 @@ func (f follower) deliver(ctx context.Context, tx pgx.Tx, end endedRun, body []b
 	batch.Queue(`UPDATE triggers SET rate_next = $2, last_delivery_at = $3 WHERE id = $1`, f.ID, next, f.Now)
 	batch.Queue(`
 		INSERT INTO trigger_deliveries
-		       (id, work_id, trigger_id, key, counted, outcome, reason_code, error, event, headers, body, body_bytes, ancestors, finished_at)
+		       (id, work_id, trigger_id, key, counted, outcome, reason_code, error, event, headers, body, body_bytes, ancestors,
+		        finished_at)
 		VALUES (@id, @work, @trigger, @id, @counted, nullif(@outcome, ''), nullif(@reason, ''), nullif(@error, ''), @event, '{}', @body,
 		        @bytes, @ancestors, CASE WHEN @outcome <> '' THEN clock_timestamp() END)`,
 		pgx.NamedArgs{

@@ -498,7 +498,8 @@ func (s *Store) EndStarted(ctx context.Context, runID string, end domain.RunEnd,
 
 		if _, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs
-			SET    input_tokens = $2, output_tokens = $3, cache_read_tokens = $4, cache_write_tokens = $5, cost_nano = $6, uncosted_tokens = $7
+			SET    input_tokens = $2, output_tokens = $3, cache_read_tokens = $4, cache_write_tokens = $5, cost_nano = $6,
+			       uncosted_tokens = $7
 			WHERE  id = $1`, runID, used.InputTokens, used.OutputTokens, used.CacheReadTokens, used.CacheWriteTokens, used.Cost,
 			used.UncostedTokens); err != nil {
 			return err
@@ -736,7 +737,8 @@ func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunChat, error) {
 // CancelledTargets lists the DAG runs, and the issues whose runs, were to be cancelled and continue.
 func (s *Store) CancelledTargets(ctx context.Context) ([]target.Started, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT started FROM scheduled_runs WHERE cancel_requested AND state = 'running' AND chat_id IS NULL AND started IS NOT NULL LIMIT 200`)
+		SELECT started FROM scheduled_runs
+		WHERE  cancel_requested AND state = 'running' AND chat_id IS NULL AND started IS NOT NULL LIMIT 200`)
 	started, err := pgx.CollectRows(rows, pgx.RowTo[target.Started])
 
 	return started, pg.Fault("list cancelled targets", err)
