@@ -29,14 +29,16 @@ func triggerFields(t *trigger.Trigger) (into []any, done func()) {
 		id   *string
 	)
 
-	return []any{
-			&t.ID, &t.OwnerID, &t.Name, &t.Kind, &t.Auth, &t.On, &kind, &id, &t.Filter, &t.Target, &t.Enabled, &t.RateLimit,
-			&t.LastDeliveryAt, &t.CreatedAt, &t.UpdatedAt,
-		}, func() {
-			if kind != nil {
-				t.Source = &trigger.Source{Kind: *kind, ID: *id}
-			}
+	into = []any{
+		&t.ID, &t.OwnerID, &t.Name, &t.Kind, &t.Auth, &t.On, &kind, &id, &t.Filter, &t.Target, &t.Enabled, &t.RateLimit,
+		&t.LastDeliveryAt, &t.CreatedAt, &t.UpdatedAt,
+	}
+
+	return into, func() {
+		if kind != nil {
+			t.Source = &trigger.Source{Kind: *kind, ID: *id}
 		}
+	}
 }
 
 func scanTrigger(row pgx.CollectableRow) (t trigger.Trigger, err error) {
