@@ -1,4 +1,4 @@
-// Schedules in the desktop (docs/desktop.md) in Debian's Chromium, as a person uses them, against a
+// Schedules and triggers in the desktop (docs/desktop.md) in Debian's Chromium, as a person uses them, against a
 // real service with the scripted model.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -11,7 +11,7 @@ const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets i
 let fixture;
 let desktop;
 
-describe('desktop, schedules', {
+describe('desktop, schedules and triggers', {
   skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
 }, () => {
   before(async () => {
@@ -168,6 +168,67 @@ describe('desktop, schedules', {
     await page.getByRole('button', { name: 'Delete the schedule' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await page.getByText('Nothing is scheduled').waitFor();
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('a trigger is made with its secret; its deliveries are shown and redelivered', async () => {
+    const page = await desktop.open('/triggers');
+    await page.getByText('There is no trigger').waitFor();
+    await desktop.clean(page, 'no trigger');
+    await page.getByRole('button', { name: 'New trigger' }).last().click(); // the first step
+    const form = page.getByRole('dialog');
+    await form.getByLabel('Name').fill('Alarms');
+    await form.getByLabel('Prompt').fill('On ');
+    await form.getByRole('group', { name: 'Insert a value' }).getByRole('button', { name: 'whole body' }).click();
+    await form.getByLabel('Prompt').press('End');
+    await form.getByLabel('Prompt').pressSequentially(` ${steps({ text: 'noted' })}`);
+    await form.getByText('More options').click();
+    await form.getByLabel('Filter').fill('event ==');
+    await desktop.clean(page, 'new trigger');
+    await form.getByRole('button', { name: 'Create' }).click();
+    await form.getByText(/unexpected|expected/).first().waitFor(); // at its field
+    desktop.faults.splice(0).forEach((fault) => assert.match(fault, /422/));
+    await form.getByLabel('Filter').fill('event == "alarm"');
+    await form.getByRole('button', { name: 'Create' }).click();
+    const ready = page.getByRole('dialog', { name: 'The trigger is ready' });
+    const secret = await ready.getByRole('region', { name: 'Secret' }).locator('code').innerText();
+    const address = await ready.getByRole('region', { name: 'Address' }).locator('code').innerText();
+    await desktop.clean(page, 'trigger with its secret');
+    const send = async (body, token = secret) => (await fetch(address, {
+      method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify(body),
+    })).status;
+    assert.equal(await send({ type: 'alarm', text: 'disk full', key: 'sk-hidden-from-all-0123' }), 202);
+    assert.equal(await send({ type: 'other' }), 202);
+    assert.equal(await send({ type: 'alarm' }, 'wrong'), 401);
+    await ready.getByRole('button', { name: 'Close' }).click();
+
+    await page.getByRole('main').getByRole('link', { name: 'Alarms' }).click();
+    const rows = page.getByRole('region', { name: 'Deliveries' });
+    await rows.getByRole('button', { name: /^started/ }).click();
+    await rows.getByText(/disk full/).first().waitFor();
+    assert.equal(await rows.getByText(/sk-hidden/).count(), 0);
+    await rows.getByRole('button', { name: /^filtered out/ }).waitFor();
+    await rows.getByRole('button', { name: /^invalid signature/ }).waitFor();
+    await rows.getByRole('link', { name: 'Session' }).waitFor();
+    await desktop.clean(page, 'trigger');
+    await rows.getByRole('listitem').filter({ hasText: 'started' }).getByRole('button', { name: 'Redeliver' }).click();
+    await rows.getByText(/attempt 2/).waitFor();
+    await page.getByLabel('Outcome').selectOption('rate_limited');
+    await page.getByText('Nothing fits').waitFor();
+    await page.getByRole('button', { name: 'Show all deliveries' }).click();
+
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Enable' }).waitFor();
+    assert.equal(await send({ type: 'alarm', text: 'again' }), 202);
+    await rows.getByRole('button', { name: /^trigger paused/ }).waitFor();
+    await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Triggers' }).click();
+    await desktop.clean(page, 'triggers');
+    await page.getByRole('main').getByRole('link', { name: 'Alarms' }).click();
+    await page.getByRole('button', { name: 'Actions of the trigger' }).click();
+    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('There is no trigger').waitFor();
     assert.deepEqual(desktop.faults, []);
     await page.context().close();
   });

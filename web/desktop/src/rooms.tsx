@@ -1,5 +1,5 @@
 import { type AsyncRouteComponent, lazyRouteComponent } from '@tanstack/react-router';
-import { Bot, CalendarClock, Inbox, Library, Settings, ShieldCheck, SquareKanban, Webhook, Workflow } from 'lucide-react';
+import { Bot, CalendarClock, Inbox, Library, Settings, ShieldCheck, SquareKanban, Webhook, Workflow, Zap } from 'lucide-react';
 import type { ComponentType } from 'react';
 import { roomTexts, t } from './lib/i18n';
 import { InboxBadge } from './rooms/inbox/badge';
@@ -46,6 +46,12 @@ export const rooms: Room[] = [
   { path: '/schedules/new', component: room(() => import('./rooms/schedules/edit')) },
   { path: '/schedules/$taskId', component: room(() => import('./rooms/schedules/schedule')) },
   { path: '/schedules/$taskId/edit', component: room(() => import('./rooms/schedules/edit')) },
+  {
+    path: '/triggers',
+    component: room(() => import('./rooms/triggers/triggers')),
+    nav: { label: t('Triggers'), icon: Zap, group: 'work' },
+  },
+  { path: '/triggers/$triggerId', component: room(() => import('./rooms/triggers/trigger')) },
   {
     path: '/board',
     component: room(() => import('./rooms/board/workspaces')),

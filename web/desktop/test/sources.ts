@@ -25,7 +25,8 @@ const shownCalls = new Set(['toast', 'signOut']);
 // Texts that are the same in every language.
 const same = new Set([
   'Everloop', 'NAME', 'https://tools.example/mcp', 'https://hooks.example.org/everloop', '{{input.topic}}', '{{nodes.draft.output}}',
-  '{{item}}', '{{loop.previous}}', 'Name: value', 'NAME=value', 'event == "push" and body.ref == "refs/heads/main"',
+  '{{item}}', '{{loop.previous}}', '{{tick.time}}', '{{body.name}}', 'Name: value', 'NAME=value',
+  'event == "push" and body.ref == "refs/heads/main"',
 ]);
 
 const worded = (text: string): boolean => /\p{L}{2}/u.test(text) && !same.has(text.trim());

@@ -2,6 +2,7 @@ import type { Body, Schemas } from '@everloop/sdk';
 import { type Pair, pairsOf, valuesOf } from '../unattended/pairs';
 import { linesOf, objectOf } from '../unattended/pieces';
 import { type Setup, setupBody, setupOf } from '../unattended/setup';
+import { type Target, targetBody, targetOf } from '../unattended/target';
 
 type Task = Schemas['ScheduledTask'];
 
@@ -14,6 +15,7 @@ export interface Draft {
   enabled: boolean;
   model: string;
   setup: Setup;
+  target: Target;
   inputs: Pair[];
   workspace: string;
   persistent: boolean;
@@ -46,12 +48,13 @@ export const localTime = (iso: string | null): string => {
 /** draftOf returns the form of a task, or of a new one. */
 export const draftOf = (task: Task | undefined): Draft => ({
   title: task?.title ?? '',
-  prompt: task?.prompt ?? '',
+  prompt: task?.target?.description ?? task?.prompt ?? '', // the description of an issue is its prompt
   cron: task?.cron ?? '0 9 * * 1-5',
   timezone: task?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
   enabled: task?.enabled ?? true,
   model: task?.model ?? '',
   setup: setupOf(task),
+  target: { ...targetOf(task?.target, task?.inputs ?? {}), description: '' },
   inputs: pairsOf(task?.inputs),
   workspace: task?.workspace_id ?? '',
   persistent: task?.persistent ?? false,
@@ -74,32 +77,41 @@ export const draftOf = (task: Task | undefined): Draft => ({
 
 const number = (value: string, unit = 1): number | null => (value.trim() === '' ? null : Math.round(Number(value) * unit));
 
-/** bodyOf returns the request of a form. */
+/** bodyOf returns the request of a form. What configures chats is left out where the target starts none. */
 export function bodyOf(draft: Draft): Body<'create-scheduled-task'> {
-  const schema = objectOf(draft.schema);
-  const policy = { timeout_s: number(draft.timeout, 60), escalate_after_s: number(draft.escalate, 60) };
+  const target = targetBody(draft.target, draft.setup.agent);
+  const chats = draft.target.kind === 'prompt';
   return {
     title: draft.title.trim(),
-    prompt: draft.prompt,
+    ...(draft.prompt.trim() ? { prompt: draft.prompt } : {}),
     cron: draft.cron,
     timezone: draft.timezone,
     enabled: draft.enabled,
-    model: draft.model || null,
-    ...setupBody(draft.setup),
+    target,
     inputs: valuesOf(draft.inputs).values,
     workspace_id: draft.workspace || null,
-    persistent: draft.persistent,
-    skip_confirmations: draft.skip_confirmations,
     overlap: draft.overlap,
     catchup_window_s: number(draft.catchup, 60) ?? 3600,
     jitter_s: number(draft.jitter) ?? 0,
     pause_on_failure_after: number(draft.pause) ?? 5,
     expires_at: draft.expires ? new Date(draft.expires).toISOString() : null,
+    notify: draft.notify,
+    ...(chats ? chatBody(draft) : {}),
+  };
+}
+
+function chatBody(draft: Draft): Partial<Body<'create-scheduled-task'>> {
+  const schema = objectOf(draft.schema);
+  const policy = { timeout_s: number(draft.timeout, 60), escalate_after_s: number(draft.escalate, 60) };
+  return {
+    model: draft.model || null,
+    ...setupBody(draft.setup),
+    persistent: draft.persistent,
+    skip_confirmations: draft.skip_confirmations,
     budget: draft.tokens || draft.cost ? { max_tokens: number(draft.tokens), max_cost: draft.cost ? Number(draft.cost) : null } : null,
     question_policy: policy.timeout_s || policy.escalate_after_s ? { ...policy, on_timeout: draft.on_timeout } : null,
     files: linesOf(draft.files),
     commands: linesOf(draft.commands),
     output_schema: 'value' in schema ? schema.value : null,
-    notify: draft.notify,
   };
 }

@@ -18,6 +18,8 @@ import { Preview } from './builder';
 import { cronText } from './cron-text';
 import { localTime } from './draft';
 import { networks } from '../unattended/setup-fields';
+import { kinds } from '../unattended/target';
+import { TargetLink } from '../unattended/target-fields';
 import { outcomeOf, overlaps, reasonOf } from './words';
 
 type Task = Schemas['ScheduledTask'];
@@ -95,7 +97,9 @@ export default function Schedule() {
 }
 
 function About({ task }: { task: Task }) {
-  const { question_policy: policy, budget } = task;
+  const { question_policy: policy, budget, target } = task;
+  const chats = target.kind === 'prompt' || target.kind === 'agent';
+  const text = target.description ?? task.prompt;
   return (
     <>
       {task.paused_reason && (
@@ -114,6 +118,11 @@ function About({ task }: { task: Task }) {
           )}
           <Facts
             list={[
+              [
+                t('Starts'),
+                (target.kind === 'dag' || target.kind === 'issue') && <TargetLink key="starts" target={target} label={kinds[target.kind]} />,
+              ],
+              [t('Inputs'), target.kind === 'dag' && target.inputs && <code key="inputs" className="break-all">{JSON.stringify(target.inputs)}</code>],
               [t('Time zone'), task.timezone],
               [t('Meanwhile'), t('while a run is active: {rule}', { rule: overlaps[task.overlap] })],
               [t('Late'), t('runs start up to {time} late', { time: secondsText(task.catchup_window_s) })],
@@ -132,11 +141,12 @@ function About({ task }: { task: Task }) {
               [t('Session'), task.persistent && t('all runs share one')],
               [
                 t('Asks'),
-                task.skip_confirmations
-                  ? t('never')
-                  : policy?.timeout_s
-                    ? t('decided without you after {time}', { time: secondsText(policy.timeout_s) })
-                    : t('in the inbox'),
+                chats &&
+                  (task.skip_confirmations
+                    ? t('never')
+                    : policy?.timeout_s
+                      ? t('decided without you after {time}', { time: secondsText(policy.timeout_s) })
+                      : t('in the inbox')),
               ],
               [
                 t('Budget'),
@@ -158,9 +168,15 @@ function About({ task }: { task: Task }) {
             ]}
           />
         </div>
-        <section aria-label={t('Prompt')} className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm" tabIndex={0}>
-          <Prose text={task.prompt} />
-        </section>
+        {text && (
+          <section
+            aria-label={target.kind === 'issue' ? t('Description') : t('Prompt')}
+            className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm"
+            tabIndex={0}
+          >
+            <Prose text={text} />
+          </section>
+        )}
       </div>
       {Object.keys(task.inputs ?? {}).length > 0 && (
         <Section title={t('Inputs of the prompt')}>
@@ -294,6 +310,23 @@ function Backfill({ id, close }: { id: string; close: () => void }) {
   );
 }
 
+function StartedLink({ started }: { started: NonNullable<Run['started']> }) {
+  const look = 'text-accent underline-offset-2 hover:underline';
+  if (started.solution_id && started.run_id)
+    return (
+      <Link to="/dags/$dagId/runs/$runId" params={{ dagId: started.solution_id, runId: started.run_id }} className={look}>
+        {t('Run')}
+      </Link>
+    );
+  if (started.workspace_id && started.issue_id)
+    return (
+      <Link to="/board/$workspaceId/$issueId" params={{ workspaceId: started.workspace_id, issueId: started.issue_id }} className={look}>
+        {t('Issue')}
+      </Link>
+    );
+  return null;
+}
+
 function RunRow({ run }: { run: Run }) {
   const [open, setOpen] = useState(false);
   const byHand = run.reason_code === 'run_now' || run.reason_code === 'backfilled';
@@ -329,7 +362,7 @@ function RunRow({ run }: { run: Run }) {
             {t('Checks {met}/{count}', { met: run.checks.filter((one) => one.met).length, count: run.checks.length })}
           </button>
         )}
-        {run.session_id && <SessionLink id={run.session_id} />}
+        {run.session_id ? <SessionLink id={run.session_id} /> : run.started && <StartedLink started={run.started} />}
       </div>
       {reason && <p className="mt-0.5 break-words text-soft">{reason}</p>}
       {open && (

@@ -49,8 +49,10 @@ export function ModelField({ value, change, error }: { value: string; change: (m
   );
 }
 
-/** AgentField chooses who works: the default agent, a production agent, or a solution and its role. */
-export function AgentField({ value, change, error }: { value: string; change: (agent: string) => void; error?: string | undefined }) {
+/** AgentField chooses who works: the default agent, a production agent, or, unless `only` agents are offered, a solution and its role. */
+export function AgentField({ value, change, error, only = false }: {
+  value: string; change: (agent: string) => void; error?: string | undefined; only?: boolean;
+}) {
   const agents = useQuery({
     queryKey: ['agents', 'all'],
     queryFn: ({ signal }) => api().listProdAgents({ query: { limit: 200 }, signal }),
@@ -58,6 +60,7 @@ export function AgentField({ value, change, error }: { value: string; change: (a
   });
   const catalog = useQuery({
     queryKey: ['agents', 'catalog'],
+    enabled: !only,
     queryFn: ({ signal }) => api().getSolutionCatalog({ signal }),
     staleTime: 60_000,
   });
