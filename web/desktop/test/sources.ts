@@ -25,7 +25,7 @@ const shownCalls = new Set(['toast', 'signOut']);
 // Texts that are the same in every language.
 const same = new Set([
   'Everloop', 'NAME', 'https://tools.example/mcp', 'https://hooks.example.org/everloop', '{{input.topic}}', '{{nodes.draft.output}}',
-  '{{item}}', '{{loop.previous}}', '{{tick.time}}', '{{body.name}}', 'Name: value', 'NAME=value',
+  '{{item}}', '{{loop.previous}}', '{{tick.time}}', '{{body.name}}', 'Name: value', 'NAME=value', 'report/*.md',
   'event == "push" and body.ref == "refs/heads/main"',
 ]);
 

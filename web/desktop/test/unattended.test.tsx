@@ -182,6 +182,11 @@ describe('DAGs', () => {
     expect(renamed.edges?.map((edge) => `${edge.source}>${edge.target}`)).toEqual(['s>draft', 's>b', 'draft>z', 'b>z']);
     expect(removed(graph, 'a').edges?.map((edge) => edge.id)).toEqual(['2', '4']);
   });
+  test('files and workspaces of others follow a renamed node', () => {
+    const user = { id: 'c', type: 'code' as const, workspace: 'a', inputs_files: [{ from: 'a', path: 'x' }, { from: 'b' }] };
+    const renamed = replaced({ ...graph, nodes: [...(graph.nodes ?? []), user] }, 'a', { id: 'draft', type: 'agent' });
+    expect(renamed.nodes?.at(-1)).toEqual({ ...user, workspace: 'draft', inputs_files: [{ from: 'draft', path: 'x' }, { from: 'b' }] });
+  });
   test('an edge is not made twice, nor to the node itself', () => {
     expect(connected(graph, 's', 'a')).toBe(graph);
     expect(connected(graph, 'a', 'a')).toBe(graph);

@@ -95,11 +95,16 @@ export function connected(graph: Graph, source: string, target: string): Graph {
   return { ...graph, edges: [...edges, { id: freeId(`${source}-${target}`, edges), source, target }] };
 }
 
-/** replaced gives the graph with a changed node; edges follow when its id is another. */
+/** replaced gives the graph with a changed node; edges, and the files and workspaces of others, follow when its id is another. */
 export function replaced(graph: Graph, id: string, node: Node): Graph {
   const follow = (end: string): string => (end === id ? node.id : end);
+  const other = (one: Node): Node => ({
+    ...one,
+    ...(one.inputs_files ? { inputs_files: one.inputs_files.map((of) => ({ ...of, from: follow(of.from) })) } : {}),
+    ...(one.workspace ? { workspace: follow(one.workspace) } : {}),
+  });
   return {
-    ...graph, nodes: (graph.nodes ?? []).map((one) => (one.id === id ? node : one)),
+    ...graph, nodes: (graph.nodes ?? []).map((one) => (one.id === id ? node : node.id === id ? one : other(one))),
     ...(node.id === id ? {} : {
       edges: (graph.edges ?? []).map((one) => ({ ...one, source: follow(one.source), target: follow(one.target) })),
       steps: (graph.steps ?? []).map((one) => ({ ...one, node_id: follow(one.node_id) })),

@@ -8,6 +8,7 @@ import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { linesOf, objectOf } from '../unattended/pieces';
 import { EdgeForm, NextNode } from './edge-form';
 import { connected, type Finding, type Graph, type Node, type NodeType, removed, replaced, set, typeNames, types } from './graph';
+import { hasFiles, NodeFiles } from './node-files';
 
 type Config = NonNullable<Node['config']>;
 
@@ -208,6 +209,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
         />
       )}
 
+      {hasFiles(node) && <NodeFiles graph={graph} node={node} change={field} />}
       {works && (
         <details className="rounded-lg border">
           <summary className="cursor-pointer px-3 py-1.5 text-sm font-medium">{t('Failures and limits')}</summary>

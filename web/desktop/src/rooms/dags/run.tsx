@@ -1,12 +1,13 @@
 import type { Schemas } from '@everloop/sdk';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import { ChevronRight, RotateCcw, Square, X } from 'lucide-react';
+import { ChevronRight, Download, RotateCcw, Square, X } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
-import { dateTime, duration } from '../../lib/format';
+import { bytes, dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
 import { answering, questionOf, useInbox } from '../../lib/inbox';
 import { api, invalidate, useAction } from '../../lib/query';
+import { save } from '../../lib/save';
 import { word } from '../../lib/words';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
@@ -318,8 +319,35 @@ function NodeDetails({
         </Button>
       )}
       {record?.items && <Items dag={dag} run={run} node={node} />}
+      {record && (record.files ?? []).length > 0 && <OutputFiles dag={dag} run={run.id} record={record} />}
       {record && record.outputs !== null && record.outputs !== undefined && <Value title={t('Output')} value={record.outputs} />}
     </>
+  );
+}
+
+function OutputFiles({ dag, run, record }: { dag: string; run: string; record: NodeRun }) {
+  const fetched = useAction(async ({ path, item }: Schemas['OutputFile']) => {
+    const answer = await api().readDagRunFile(dag, run, record.node_id, path, {
+      query: item === undefined ? {} : { item }, timeoutMs: 600_000,
+    });
+    save(path.split('/').at(-1) ?? 'file', await answer.blob());
+  });
+  return (
+    <section aria-label={t('Output files')}>
+      <h3 className="mb-1 font-medium">{t('Output files')}</h3>
+      <ul className="divide-y rounded-md border">
+        {record.files?.map((file) => (
+          <li key={`${file.item ?? ''}:${file.path}`} className="flex items-center gap-2 px-2 py-1">
+            {file.item !== undefined && <span className="w-6 shrink-0 text-soft tabular-nums">{file.item}</span>}
+            <span className="min-w-0 flex-1 break-all">{file.path}</span>
+            <span className="shrink-0 text-xs text-soft">{bytes(file.size)}</span>
+            <IconButton small label={t('Download {name}', { name: file.path })} onClick={() => fetched.mutate(file)}>
+              <Download size={14} />
+            </IconButton>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
