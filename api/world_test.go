@@ -138,9 +138,6 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
-	triggered := triggers.New(triggers.Deps{
-		DB: db.DB, Box: box, Chats: w.chats, Sessions: db, StartDelivery: noEngine{}.StartTrigger, Logger: logger,
-	})
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Deps{
@@ -165,10 +162,14 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Agents:       agentService,
 		Logger:       logger,
 	})
+	startable := targets.New(targets.Deps{Chats: w.chats, Agents: agentService, DAGs: dags, Board: issues})
+	triggered := triggers.New(triggers.Deps{
+		DB: db.DB, Box: box, StartDelivery: noEngine{}.StartTrigger, Logger: logger,
+	}).With(startable)
 	scheduled, err := schedules.New(
 		schedules.Config{
 			Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger,
-			Targets: targets.New(targets.Deps{Chats: w.chats, Agents: agentService, DAGs: dags, Board: issues}),
+			Targets: startable,
 		},
 	)
 	require.NoError(t, err)

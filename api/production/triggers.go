@@ -9,6 +9,7 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/domain/target"
 	"everloop/domain/trigger"
 	"everloop/service/triggers"
 )
@@ -38,16 +39,16 @@ type triggerWithSecret struct {
 type runEvents []trigger.RunEvent
 
 type newTrigger struct {
-	Name      string                 `json:"name" minLength:"1" maxLength:"200" doc:"Its name." example:"Pull requests"`
-	Kind      *trigger.Kind          `json:"kind,omitempty" nullable:"true" enum:"webhook,run_ended" doc:"What starts it; default webhook: requests to its address."`
-	Auth      *trigger.Auth          `json:"auth,omitempty" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"With kind webhook: how requests prove their sender." example:"github"`
-	Secret    *string                `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."`
-	On        *runEvents             `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
-	Source    *trigger.Source        `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
-	Filter    *string                `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; left out: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
-	Target    trigger.DeliveryTarget `json:"target" doc:"What a delivery starts."`
-	Enabled   *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work; default true."`
-	RateLimit *int                   `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute; default 60." example:"60"`
+	Name      string          `json:"name" minLength:"1" maxLength:"200" doc:"Its name." example:"Pull requests"`
+	Kind      *trigger.Kind   `json:"kind,omitempty" nullable:"true" enum:"webhook,run_ended" doc:"What starts it; default webhook: requests to its address."`
+	Auth      *trigger.Auth   `json:"auth,omitempty" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"With kind webhook: how requests prove their sender." example:"github"`
+	Secret    *string         `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."`
+	On        *runEvents      `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
+	Source    *trigger.Source `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
+	Filter    *string         `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; left out: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
+	Target    target.Target   `json:"target" doc:"What a delivery starts."`
+	Enabled   *bool           `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work; default true."`
+	RateLimit *int            `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute; default 60." example:"60"`
 }
 
 func (n newTrigger) spec() trigger.Spec {
@@ -68,14 +69,14 @@ func (n newTrigger) spec() trigger.Spec {
 
 // triggerChange is the body of PATCH: fields left out keep their values.
 type triggerChange struct {
-	Name      *string                 `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"200" doc:"Its name."`
-	Secret    httpx.Nullable[string]  `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"Another secret; null: a new one is generated. The answer shows it."`
-	On        *runEvents              `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
-	Source    *trigger.Source         `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
-	Filter    *string                 `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"push\""`
-	Target    *trigger.DeliveryTarget `json:"target,omitempty" doc:"What a delivery starts."`
-	Enabled   *bool                   `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work."`
-	RateLimit *int                    `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute." example:"60"`
+	Name      *string                `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"200" doc:"Its name."`
+	Secret    httpx.Nullable[string] `json:"secret,omitempty" nullable:"true" minLength:"16" maxLength:"512" doc:"Another secret; null: a new one is generated. The answer shows it."`
+	On        *runEvents             `json:"on,omitempty" nullable:"true" maxItems:"2" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
+	Source    *trigger.Source        `json:"source,omitempty" doc:"With kind run_ended: whose runs start it."`
+	Filter    *string                `json:"filter,omitempty" nullable:"true" maxLength:"16000" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"push\""`
+	Target    *target.Target         `json:"target,omitempty" doc:"What a delivery starts."`
+	Enabled   *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether deliveries start work."`
+	RateLimit *int                   `json:"rate_limit,omitempty" nullable:"true" minimum:"1" maximum:"600" doc:"The maximum number of deliveries in a minute." example:"60"`
 }
 
 func (c triggerChange) apply(spec *trigger.Spec) {
@@ -111,11 +112,14 @@ func (a *TriggersAPI) Register(r *httpx.Server) {
 		Summary: "Create a trigger",
 		Description: "A trigger of kind webhook starts work when a signed request reaches its address, one of kind run_ended when a run " +
 			"of a scheduled task, DAG or issue ends. The answer is the only one with the secret.",
-		Scope:   auth.Triggers,
-		Audit:   "trigger.create",
-		Secret:  true,
-		Status:  fiber.StatusCreated,
-		Errors:  httpx.Codes{409: "trigger_limit", 422: "invalid_filter target_not_supported"},
+		Scope:  auth.Triggers,
+		Audit:  "trigger.create",
+		Secret: true,
+		Status: fiber.StatusCreated,
+		Errors: httpx.Codes{
+			403: onTarget403, 404: "workspace_not_found prod_agent_not_found " + onTarget404, 409: "trigger_limit dag_not_published",
+			422: "invalid_filter " + onTarget422,
+		},
 		Example: `{"name": "Pull requests", "auth": "github", "target": {"kind": "prompt", "prompt": "Review {{body.repository.name}}"}}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
@@ -137,7 +141,10 @@ func (a *TriggersAPI) Register(r *httpx.Server) {
 		Summary:     "Update a trigger",
 		Description: "Fields left out keep their values. Deliveries without an outcome use the new ones.",
 		Scope:       auth.Triggers, Audit: "trigger.change",
-		Errors:  httpx.Codes{404: onTrigger, 422: "invalid_filter target_not_supported"},
+		Errors: httpx.Codes{
+			403: onTarget403, 404: onTrigger + " workspace_not_found prod_agent_not_found " + onTarget404, 409: "dag_not_published",
+			422: "invalid_filter " + onTarget422,
+		},
 		Example: `{"enabled": false}`,
 	}, a.update)
 	httpx.Register(r, httpx.Operation{

@@ -1,5 +1,6 @@
 // Package target describes what a scheduled task or a trigger starts: a prompt in a session, a
-// production agent, the run of a DAG, or an issue.
+// production agent, the run of a DAG, or an issue. A trigger can also send a message to a session
+// that exists.
 package target
 
 import (
@@ -20,21 +21,26 @@ const (
 	Agent  Kind = "agent"
 	DAG    Kind = "dag"
 	Issue  Kind = "issue"
+	// Session is a message in an existing session, of triggers only.
+	Session Kind = "session"
 )
 
 // Target is what is started. The fields that its kind does not use are empty.
 type Target struct {
-	Kind Kind `json:"kind" enum:"prompt,agent,dag,issue" doc:"What is started: a message in a session, a production agent, the run of a DAG, or an issue."`
+	Kind Kind `json:"kind" enum:"prompt,agent,dag,issue,session" doc:"What is started: a message in a new session (of a task: also in its own), a production agent, the run of a DAG, an issue, or (triggers only) a message in an existing session."`
 
-	Prompt  string         `json:"prompt,omitempty" maxLength:"100000" doc:"Of prompt and agent: the message." example:"Write the report of yesterday."`
+	Prompt  string         `json:"prompt,omitempty" maxLength:"100000" doc:"Of prompt, agent and session: the message." example:"Write the report of yesterday."`
 	AgentID string         `json:"agent_id,omitempty" maxLength:"256" doc:"Of agent: the agent_id of the production agent." example:"release-notes"`
 	Inputs  map[string]any `json:"inputs,omitempty" doc:"Of dag: the inputs of the run. Of prompt and agent: texts that the message uses as {{input.NAME}}."`
+
+	SessionID domain.SessionID `json:"session_id,omitempty" maxLength:"128" doc:"Of session: the session that gets the message."`
+	Delivery  domain.Delivery  `json:"delivery,omitempty" enum:"enqueue,steer" doc:"Of session: whether the message waits for the running chat (enqueue, the default) or joins it (steer)."`
 
 	SolutionID string `json:"solution_id,omitempty" maxLength:"128" doc:"Of dag: the production solution of the DAG." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Version    int    `json:"version,omitempty" minimum:"0" doc:"Of dag: the version to run; 0 or left out: the published one at that time."`
 
 	WorkspaceID  string              `json:"workspace_id,omitempty" maxLength:"128" doc:"Of issue: the production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Title        string              `json:"title,omitempty" maxLength:"500" doc:"Of issue: the title; left out: that of the task." example:"Check the backup of {{tick.time}}"`
+	Title        string              `json:"title,omitempty" maxLength:"500" doc:"Of issue: the title; left out: that of the task, or the name of the trigger." example:"Check the backup of {{tick.time}}"`
 	Description  string              `json:"description,omitempty" maxLength:"20000" doc:"Of issue: the description; left out: the prompt of the task."`
 	Priority     board.IssuePriority `json:"priority,omitempty" enum:"urgent,high,medium,low,none" doc:"Of issue: the priority; left out: none."`
 	AssigneeType board.ActorType     `json:"assignee_type,omitempty" enum:"member,agent,squad" doc:"Of issue: the type of assignee_id; left out: any."`
@@ -95,13 +101,15 @@ type field struct {
 }
 
 func (t Target) fields() []field {
-	chats, issue := []Kind{Prompt, Agent}, []Kind{Issue}
+	chats, issue, session := []Kind{Prompt, Agent, Session}, []Kind{Issue}, []Kind{Session}
 
 	return []field{
-		{"kind", t.Kind == "", true, []Kind{Prompt, Agent, DAG, Issue}},
+		{"kind", t.Kind == "", true, []Kind{Prompt, Agent, DAG, Issue, Session}},
 		{"prompt", t.Prompt == "", false, chats},
 		{"agent_id", t.AgentID == "", t.Kind == Agent, []Kind{Agent}},
-		{"inputs", len(t.Inputs) == 0, false, []Kind{Prompt, Agent, DAG}},
+		{"inputs", len(t.Inputs) == 0, false, []Kind{Prompt, Agent, DAG, Session}},
+		{"session_id", t.SessionID == "", t.Kind == Session, session},
+		{"delivery", t.Delivery == "", false, session},
 		{"solution_id", t.SolutionID == "", t.Kind == DAG, []Kind{DAG}},
 		{"version", t.Version == 0, false, []Kind{DAG}},
 		{"workspace_id", t.WorkspaceID == "", t.Kind == Issue, issue},

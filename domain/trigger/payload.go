@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/url"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/expression"
+	"everloop/domain/target"
 )
 
 // Payload is what filters and templates of a trigger read. Its numbers are json.Number.
@@ -192,8 +194,8 @@ func plain(value any) any {
 	}
 }
 
-// maxRendered bounds a text after its references were replaced, in bytes.
-const maxRendered = 256 << 10
+// maxFilled bounds the texts of a target after their references were replaced, in bytes.
+const maxFilled = 256 << 10
 
 var references = regexp.MustCompile(`\{\{\s*((?:body|headers|event)(?:\.[^{}\s]*)?)\s*\}\}`)
 
@@ -212,23 +214,47 @@ func CheckTemplate(location, text string) error {
 	return nil
 }
 
-// Render replaces the references of a text by the values of a payload: texts as they are, other
-// values as JSON. What the payload does not have is empty. With false the text would be too large.
-func (p Payload) Render(text string) (rendered string, fits bool) {
-	fits = true
-	size := len(text)
+// Values returns the values of the references in the texts of a target: those to the event, and
+// those of a message to its inputs. With false the filled texts would be larger than 256 KiB.
+func (p Payload) Values(t target.Target) (values target.Values, fits bool) {
+	values = target.Values{}
 
-	rendered = references.ReplaceAllStringFunc(text, func(reference string) string {
-		value := p.Value(references.FindStringSubmatch(reference)[1])
-		if size += len(value); size > maxRendered {
-			fits = false
-			return ""
+	size := 0
+	count := func(_, text string) string {
+		size += len(text)
+
+		for _, name := range target.References(text) {
+			value, known := values[name]
+			if !known && references.MatchString("{{"+name+"}}") {
+				value = p.Value(name)
+				values[name] = value
+			}
+
+			size += len(value)
 		}
 
-		return value
-	})
+		return text
+	}
 
-	return rendered, fits
+	t.Map(count)
+
+	if size > maxFilled || !t.Kind.Chats() {
+		return values, size <= maxFilled
+	}
+
+	inputs := target.Values{}
+
+	for name, input := range t.Inputs {
+		text, _ := input.(string)
+		inputs["input."+name] = values.Fill(text)
+	}
+
+	maps.Copy(values, inputs)
+
+	size = 0
+	count("prompt", t.Prompt)
+
+	return values, size <= maxFilled
 }
 
 // Value returns the value of a reference such as body.pull_request.title as a text.

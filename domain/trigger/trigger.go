@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/target"
 )
 
 // Kind is the source of the events of a trigger.
@@ -57,23 +58,6 @@ type Source struct {
 	ID   string     `json:"id" minLength:"1" maxLength:"128" doc:"The scheduled task, production solution or issue." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 }
 
-// TargetKind is the kind of work that a delivery starts.
-type TargetKind string
-
-// The targets.
-const (
-	TargetPrompt  TargetKind = "prompt"  // a message in a new session
-	TargetSession TargetKind = "session" // a message in an existing session
-)
-
-// DeliveryTarget is the work that a delivery starts.
-type DeliveryTarget struct {
-	Kind      TargetKind        `json:"kind" enum:"prompt,agent,dag,issue,session" doc:"What a delivery starts: a prompt in a new session, or a message in an existing session."`
-	Prompt    string            `json:"prompt,omitempty" maxLength:"100000" doc:"The message, a template: {{body.NAME}}, {{headers.NAME}} and {{event}} are replaced." example:"Review {{body.pull_request.html_url}}"`
-	SessionID *domain.SessionID `json:"session_id,omitempty" maxLength:"128" doc:"With kind session: the session that gets the message."`
-	Delivery  domain.Delivery   `json:"delivery,omitempty" enum:"enqueue,steer" doc:"With kind session: whether the message waits for the running chat (enqueue, the default) or joins it (steer)."`
-}
-
 // Bounds of triggers and their deliveries.
 const (
 	MaxTriggers      = 100     // of a user
@@ -92,15 +76,15 @@ const (
 
 // Spec is the specification of a trigger.
 type Spec struct {
-	Name      string         `json:"name" doc:"Its name." example:"Pull requests"`
-	Kind      Kind           `json:"kind" enum:"webhook,run_ended" doc:"What starts it: requests to its address, or the end of runs."`
-	Auth      *Auth          `json:"auth" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"How requests prove their sender; null: it has no address."`
-	On        []RunEvent     `json:"on" nullable:"false" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
-	Source    *Source        `json:"source" doc:"With kind run_ended: whose runs start it."`
-	Filter    string         `json:"filter" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
-	Target    DeliveryTarget `json:"target" doc:"What a delivery starts."`
-	Enabled   bool           `json:"enabled" doc:"Whether deliveries start work."`
-	RateLimit int            `json:"rate_limit" doc:"The maximum number of deliveries in a minute." example:"60"`
+	Name      string        `json:"name" doc:"Its name." example:"Pull requests"`
+	Kind      Kind          `json:"kind" enum:"webhook,run_ended" doc:"What starts it: requests to its address, or the end of runs."`
+	Auth      *Auth         `json:"auth" nullable:"true" enum:"bearer,standard,github,gitlab,slack" doc:"How requests prove their sender; null: it has no address."`
+	On        []RunEvent    `json:"on" nullable:"false" enum:"run_completed,run_failed" doc:"With kind run_ended: the ends that start it."`
+	Source    *Source       `json:"source" doc:"With kind run_ended: whose runs start it."`
+	Filter    string        `json:"filter" doc:"An Expr condition over body, headers and event; empty: every delivery passes." example:"event == \"pull_request\" and body.action == \"opened\""`
+	Target    target.Target `json:"target" doc:"What a delivery starts."`
+	Enabled   bool          `json:"enabled" doc:"Whether deliveries start work."`
+	RateLimit int           `json:"rate_limit" doc:"The maximum number of deliveries in a minute." example:"60"`
 }
 
 // Trigger starts work when an event arrives.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/domain/target"
 )
 
 var arrived = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
@@ -198,9 +200,10 @@ func TestPayload(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, passes)
 
-			rendered, fits := p.Render(c.text)
+			of := target.Target{Kind: target.Prompt, Prompt: c.text}
+			values, fits := p.Values(of)
 			require.True(t, fits)
-			require.Equal(t, c.want, rendered)
+			require.Equal(t, c.want, of.Filled(values).Prompt)
 		})
 	}
 }
@@ -230,14 +233,42 @@ func TestPasses_isBounded(t *testing.T) {
 	require.Error(t, CheckFilter(`secret == 1`))
 }
 
-func TestRender_isBounded(t *testing.T) {
+func TestValues_areBounded(t *testing.T) {
 	t.Parallel()
 
-	p := Payload{Body: strings.Repeat("x", maxRendered/4)}
-	_, fits := p.Render("{{body}}{{body}}{{body}}")
+	p := Payload{Body: strings.Repeat("x", maxFilled/4)}
+	large := strings.Repeat("{{body}}", 100)
+
+	for name, c := range map[string]struct {
+		of   target.Target
+		fits bool
+	}{
+		"three":      {target.Target{Kind: target.Prompt, Prompt: "{{body}}{{body}}{{body}}"}, true},
+		"a prompt":   {target.Target{Kind: target.Prompt, Prompt: large}, false},
+		"a title":    {target.Target{Kind: target.Issue, Title: large}, false},
+		"an input":   {target.Target{Kind: target.DAG, Inputs: map[string]any{"deep": []any{large}}}, false},
+		"several":    {target.Target{Kind: target.Issue, Title: "{{body}}{{body}}", Description: "{{body}}{{body}}{{body}}"}, false},
+		"its inputs": {target.Target{Kind: target.Prompt, Prompt: "{{input.a}}", Inputs: map[string]any{"a": "{{body}}"}}, true},
+		"input, again": {target.Target{
+			Kind: target.Prompt, Prompt: strings.Repeat("{{input.a}}", 9), Inputs: map[string]any{"a": "{{body}}"},
+		}, false},
+	} {
+		_, fits := p.Values(c.of)
+		require.Equal(t, c.fits, fits, name)
+	}
+}
+
+// What an event contains is not a reference, also when it looks like one.
+func TestValues_ofInputs(t *testing.T) {
+	t.Parallel()
+
+	of := target.Target{
+		Kind: target.Agent, Prompt: "{{input.what}} {{event}} {{input.none}}",
+		Inputs: map[string]any{"what": "{{body.text}}", "other": "secret"},
+	}
+	values, fits := Payload{Body: map[string]any{"text": "{{input.other}}"}, Event: "push"}.Values(of)
 	require.True(t, fits)
-	_, fits = p.Render(strings.Repeat("{{body}}", 100))
-	require.False(t, fits)
+	require.Equal(t, "{{input.other}} push {{input.none}}", of.Filled(values).Prompt)
 }
 
 func TestStoredHeaders_withoutCredentials(t *testing.T) {

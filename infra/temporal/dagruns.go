@@ -29,22 +29,7 @@ func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
 // ResumeDAGRun starts the workflow of a DAG run that is resumed. A workflow that has not closed yet
 // after the end of the run receives a signal, and continues in a new workflow.
 func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error {
-	in, err := r.looked(ctx, dagRun(solutionID, runID))
-	if err != nil {
-		return err
-	}
-
-	_, err = r.Client.SignalWithStartWorkflow(
-		ctx,
-		in.id,
-		contract.ChatEnded.Name,
-		contract.EndedChat{},
-		r.options(in),
-		in.workflow,
-		in.input,
-	)
-
-	return err
+	return r.startOrSignal(ctx, dagRun(solutionID, runID), contract.ChatEnded.Name, contract.EndedChat{})
 }
 
 // CancelDAGRun requests the cancellation of the workflow of a run; false: it is not open.

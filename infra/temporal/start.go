@@ -111,17 +111,21 @@ func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) erro
 // StartReplay starts the run of a replay session, or signals the open one, which may be about to
 // close after a pause.
 func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error {
-	in := run{
+	return r.startOrSignal(ctx, run{
 		id: durable.ReplayWorkflowID(string(sessionID)), kind: "replay", title: "Replay",
 		sessionID: sessionID, ownerID: ownerID, workflow: contract.WorkflowReplay, input: contract.ReplayInput{SessionID: sessionID},
-	}
+	}, contract.Wake.Name, struct{}{})
+}
 
+// startOrSignal starts a workflow, or signals the open one. One that is about to close receives
+// the signal before it does.
+func (r Runs) startOrSignal(ctx context.Context, in run, signal string, value any) error {
 	in, err := r.looked(ctx, in)
 	if err != nil {
 		return err
 	}
 
-	_, err = r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
+	_, err = r.Client.SignalWithStartWorkflow(ctx, in.id, signal, value, r.options(in), in.workflow, in.input)
 
 	return err
 }

@@ -106,9 +106,19 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Memories: b.memories, Skills: in.shown.skills, Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
 		},
 		Production: production.API{
-			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
-			Production: documents, DAGRuns: dags, DAGRunRecords: dags,
-			Schedules: scheduled, Agents: b.agents, Triggers: b.triggers, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
+			Sessions:      reader,
+			Roles:         roles,
+			Views:         views,
+			Deleter:       deleter.DeleteSession,
+			Production:    documents,
+			DAGRuns:       dags,
+			DAGRunRecords: dags,
+			Schedules:     scheduled,
+			Agents:        b.agents,
+			Triggers:      b.triggers.With(b.newTargets(dags)),
+			Webhooks:      b.webhooks,
+			Boards:        b.board,
+			Board:         b.board,
 		},
 	}, nil
 }

@@ -17,12 +17,17 @@ func (b *backend) newSchedules(dags *dagruns.Service) (*schedules.Service, error
 		Store:   b.store,
 		Engine:  b.Runs,
 		Chats:   b.chats,
-		Targets: targets.New(targets.Deps{Chats: b.chats, Agents: b.agents, DAGs: dags, Board: b.board}),
+		Targets: b.newTargets(dags),
 		Models:  b.models,
 		Agents:  b.agents,
 		Network: b.settings.SandboxNetwork,
 		Logger:  b.logger,
 	})
+}
+
+// newTargets builds what starts the targets of scheduled tasks and triggers.
+func (b *backend) newTargets(dags *dagruns.Service) *targets.Service {
+	return targets.New(targets.Deps{Chats: b.chats, Agents: b.agents, DAGs: dags, Board: b.board})
 }
 
 // outcomes checks what must hold after scheduled runs.

@@ -117,7 +117,7 @@ func (b *backend) newServices() (s services, err error) {
 	})
 
 	s.triggers = triggers.New(triggers.Deps{
-		DB: b.DB.DB, Box: b.buckets.Box, Chats: s.chats, Sessions: b.store, StartDelivery: b.Runs.StartTrigger, Logger: b.logger,
+		DB: b.DB.DB, Box: b.buckets.Box, StartDelivery: b.Runs.StartTrigger, Logger: b.logger,
 	})
 
 	b.DB.OnDelivery(s.triggers.FollowRun)

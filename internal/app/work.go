@@ -146,7 +146,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 	worker.RegisterSchedules(serves, scheduled)
 	dags.Register(serves)
 	b.board.Register(serves)
-	b.triggers.Register(serves)
+	b.triggers.With(b.newTargets(dags)).Register(serves)
 	b.history.Register(serves)
 	b.archive.Register(serves)
 	b.replays.Register(serves)

@@ -24,8 +24,9 @@ import (
 // timetable is a stack with scheduled tasks.
 type timetable struct {
 	*works
-	issues *board.Service
-	tasks  *schedules.Service
+	issues  *board.Service
+	targets *targetservice.Service
+	tasks   *schedules.Service
 }
 
 func newTimetable(t *testing.T) *timetable {
@@ -33,6 +34,7 @@ func newTimetable(t *testing.T) *timetable {
 	s := &timetable{works: newWorks(t)}
 	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace}
 	s.issues = s.newBoard(runs)
+	s.targets = targetservice.New(targetservice.Deps{Chats: s.chats, Agents: s.agents, DAGs: s.works.runs, Board: s.issues})
 
 	var err error
 
@@ -43,7 +45,7 @@ func newTimetable(t *testing.T) *timetable {
 			Chats:   s.chats,
 			Models:  s.acts.Model.Models,
 			Agents:  s.agents,
-			Targets: targetservice.New(targetservice.Deps{Chats: s.chats, Agents: s.agents, DAGs: s.works.runs, Board: s.issues}),
+			Targets: s.targets,
 			Network: domain.NetworkRules,
 			Logger:  s.logger,
 		},

@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/domain/trigger"
 	"everloop/infra/secrets"
 	"everloop/internal/durable"
@@ -21,32 +23,32 @@ import (
 
 // hooked is a stack with triggers.
 type hooked struct {
-	*stack
+	*timetable
 	triggers *triggers.Service
 	lost     bool // workflows are not started, as when the process dies after the commit
 }
 
 func newHooked(t *testing.T) *hooked {
 	t.Helper()
-	return newHookedOn(t, newStack(t))
+	return newHookedOn(t, newTimetable(t))
 }
 
-func newHookedOn(t *testing.T, of *stack) *hooked {
+func newHookedOn(t *testing.T, of *timetable) *hooked {
 	t.Helper()
-	s := &hooked{stack: of}
+	s := &hooked{timetable: of}
 	box, err := secrets.NewBox(strings.Repeat("k", 32))
 	require.NoError(t, err)
 
 	s.triggers = triggers.New(triggers.Deps{
-		DB: s.db.DB, Box: box, Chats: s.chats, Sessions: s.journal, Logger: s.logger,
+		DB: s.db.DB, Box: box, Logger: s.logger,
 		StartDelivery: func(ctx context.Context, triggerID, deliveryID string) error {
 			if s.lost {
 				return errors.New("the process died")
 			}
 
-			return s.runs.StartTrigger(ctx, triggerID, deliveryID)
+			return s.stack.runs.StartTrigger(ctx, triggerID, deliveryID)
 		},
-	})
+	}).With(s.targets)
 	s.triggers.Register(s.worker)
 	s.db.OnDelivery(s.triggers.FollowRun)
 
@@ -65,8 +67,8 @@ func (s *hooked) create(change func(*trigger.Spec)) trigger.Trigger {
 		Auth:      &auth,
 		Enabled:   true,
 		RateLimit: 600,
-		Target: trigger.DeliveryTarget{
-			Kind:   trigger.TargetPrompt,
+		Target: target.Target{
+			Kind:   target.Prompt,
 			Prompt: "look at {{body.id}}" + script(obj{"steps": []obj{{"text": "done"}}}),
 		},
 	}
@@ -218,7 +220,7 @@ func TestTrigger_messageToASession(t *testing.T) {
 	s := newHooked(t)
 	session := s.session()
 	made := s.create(func(spec *trigger.Spec) {
-		spec.Target.Kind, spec.Target.SessionID = trigger.TargetSession, &session
+		spec.Target.Kind, spec.Target.SessionID = target.Session, session
 	})
 	got, err := s.post(made.ID, `{"id":"x"}`)
 	require.NoError(t, err)
@@ -268,7 +270,7 @@ func TestTrigger_runEnded(t *testing.T) {
 	t.Parallel()
 	tasks := newTimetable(t)
 	task := tasks.create(func(*schedule.TaskSpec) {})
-	s := newHookedOn(t, tasks.stack)
+	s := newHookedOn(t, tasks)
 	made := s.create(func(spec *trigger.Spec) {
 		spec.Kind, spec.Auth, spec.On = trigger.RunEnded, nil, []trigger.RunEvent{trigger.RunCompleted}
 		spec.Source = &trigger.Source{Kind: trigger.SourceTask, ID: task.ID}
@@ -295,4 +297,72 @@ func TestTrigger_runEnded(t *testing.T) {
 	require.Equal(t, trigger.Fired, *d.Outcome, d)
 	s.awaitEnd(*d.SessionID, *d.ChatID)
 	require.Contains(t, s.messages(*d.SessionID)[0].Blocks[0].Content, "after "+run.ID)
+}
+
+// A delivery starts a DAG run or an issue once, also when its step is repeated, and the end of the
+// run belongs to the chain of the delivery.
+func TestTrigger_targets(t *testing.T) {
+	t.Parallel()
+	s := newHooked(t)
+	workspace, agent := s.newTeam()
+	solution := s.publish(`{"id":"a","type":"tool","config":{"tool":"Bash","arguments":{"command":"echo {{input.id}}"}}}`,
+		edge("e1", "s", "a"), edge("e2", "a", "z"))
+
+	for name, of := range map[string]target.Target{
+		"dag": {Kind: target.DAG, SolutionID: solution, Inputs: map[string]any{"id": "{{body.id}}"}},
+		"issue": {
+			Kind: target.Issue, WorkspaceID: workspace, Title: "Look at {{body.id}}", AssigneeID: agent,
+			Description: script(obj{"steps": []obj{{"text": "done"}}}),
+		},
+	} {
+		made := s.create(func(spec *trigger.Spec) { spec.Target = of })
+		got, err := s.post(made.ID, `{"id":"`+name+`"}`)
+		require.NoError(t, err)
+
+		d := s.decided(made.ID, got.DeliveryID)
+		require.Equal(t, trigger.Fired, *d.Outcome, d)
+
+		_, err = s.db.Pool.Exec(t.Context(), `UPDATE trigger_deliveries SET outcome = NULL, run = NULL WHERE id = $1`, d.ID)
+		require.NoError(t, err)
+		_, err = s.triggers.Fire(t.Context(), contract.TriggerInput{DeliveryID: d.ID})
+		require.NoError(t, err)
+		require.Equal(t, d.Run, s.decided(made.ID, d.ID).Run)
+		require.Equal(t, 1, s.count(`
+			SELECT (SELECT count(*) FROM dag_runs WHERE started_by = $1 AND inputs::jsonb ->> 'id' = 'dag') +
+			       (SELECT count(*) FROM issues WHERE started_by = $1 AND title = 'Look at issue')`, "trigger/"+made.ID), name)
+	}
+}
+
+// A trigger that starts the DAG whose ends it follows fires once.
+func TestTrigger_circle(t *testing.T) {
+	t.Parallel()
+	s := newHooked(t)
+	solution := s.publish(`{"id":"a","type":"tool","config":{"tool":"Bash","arguments":{"command":"true"}}}`,
+		edge("e1", "s", "a"), edge("e2", "a", "z"))
+	made := s.create(func(spec *trigger.Spec) {
+		spec.Kind, spec.Auth, spec.On = trigger.RunEnded, nil, []trigger.RunEvent{trigger.RunCompleted}
+		spec.Source = &trigger.Source{Kind: trigger.SourceDAG, ID: solution}
+		spec.Target = target.Target{Kind: target.DAG, SolutionID: solution}
+	})
+	_, err := s.works.runs.Start(t.Context(), s.caller.User, solution, 0, []byte("{}"))
+	require.NoError(t, err)
+
+	var outcomes []string
+
+	require.Eventually(t, func() bool {
+		page, _, err := s.triggers.Deliveries(t.Context(), s.caller.User.ID, made.ID, "", 0, 10)
+		require.NoError(t, err)
+
+		outcomes = nil
+
+		for _, d := range page {
+			if d.Outcome != nil {
+				outcomes = append(outcomes, string(*d.Outcome))
+			}
+		}
+
+		return len(outcomes) > 1
+	}, patience, 50*time.Millisecond)
+	require.Equal(t, []string{"failed", "fired"}, outcomes)
+	require.Equal(t, 2, s.count(`SELECT count(*) FROM dag_runs WHERE solution_id = $1`, solution))
 }

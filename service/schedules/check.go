@@ -16,6 +16,7 @@ import (
 	"everloop/domain/pattern"
 	"everloop/domain/schedule"
 	"everloop/domain/schema"
+	"everloop/domain/target"
 	"everloop/service/targets"
 )
 
@@ -89,6 +90,10 @@ func checkSpec(spec *schedule.TaskSpec) error {
 func checkTarget(spec *schedule.TaskSpec) error {
 	if err := spec.Target.Check("body.target"); spec.Target.Kind != "" && err != nil {
 		return err
+	}
+
+	if spec.Target.Kind == target.Session {
+		return domain.Invalidf("body.target.kind", "must be prompt, agent, dag or issue")
 	}
 
 	spec.Settle()

@@ -196,7 +196,9 @@ func (s *Service) sendPrompt(ctx context.Context, in Request, filled target.Targ
 	in.Session.Intent = cmp.Or(in.Session.Intent, in.Title)
 	in.Session.ParentRun = cmp.Or(in.Session.ParentRun, in.Parent)
 
-	if err := s.ensureSession(ctx, in, filled); err != nil {
+	if in.Target.Kind == target.Session {
+		in.Session.ID = filled.SessionID
+	} else if err := s.ensureSession(ctx, in, filled); err != nil {
 		return target.Started{}, err
 	}
 

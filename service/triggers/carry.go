@@ -7,8 +7,10 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/target"
 	"everloop/domain/trigger"
 	"everloop/internal/durable"
+	"everloop/service/targets"
 )
 
 // Register binds the steps of deliveries to their names.
@@ -54,38 +56,52 @@ func (s *Service) fire(ctx context.Context, c claimed) (d decision, of started, 
 		return d, of, nil
 	}
 
-	text, fits := payload.Render(c.trigger.Target.Prompt)
+	values, fits := payload.Values(c.trigger.Target)
 	if !fits {
-		return decision{trigger.Failed, trigger.ReasonTemplate, "the message would be larger than 256 KiB"}, of, nil
+		return decision{trigger.Failed, trigger.ReasonTemplate, "the texts of the target would be larger than 256 KiB"}, of, nil
 	}
 
-	of, err = s.send(ctx, c, text)
+	of, err = s.begin(ctx, c, values)
 
 	return decision{outcome: trigger.Fired}, of, err
 }
 
-// send sends the message of a delivery to its session.
-func (s *Service) send(ctx context.Context, c claimed, text string) (of started, err error) {
-	target := c.trigger.Target
-	message := domain.Send{
-		Message: []domain.ContentPart{{Type: "text", Text: text}}, ClientMessageID: trigger.MessageID(c.id, c.attempt),
-		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerAPI, Unattended: true,
+// begin starts the target of a delivery.
+func (s *Service) begin(ctx context.Context, c claimed, values target.Values) (of started, err error) {
+	request := targets.Request{
+		OwnerID: c.trigger.OwnerID, Parent: durable.TriggerParent(c.trigger.ID), Key: c.workID,
+		Target: c.trigger.Target, Values: values, Title: c.trigger.Name,
+		Session: domain.NewSession{ID: domain.SessionID(c.workID), Class: domain.ClassSchedule},
+		Send: domain.Send{
+			ClientMessageID: trigger.MessageID(c.id, c.attempt), Delivery: c.trigger.Target.Delivery,
+			Trigger: domain.TriggerAPI, Unattended: true,
+		},
 	}
 
-	if target.Kind == trigger.TargetSession {
-		message.SessionID, message.Delivery = *target.SessionID, target.Delivery
-	} else {
-		message.SessionID = domain.SessionID(c.workID)
-		if err := s.deps.Sessions.EnsureSession(ctx, c.trigger.OwnerID, domain.NewSession{
-			ID: message.SessionID, Class: domain.ClassSchedule, ParentRun: durable.TriggerParent(c.trigger.ID), Intent: c.trigger.Name,
-		}); err != nil {
+	// The run is named before it starts: it may end before this step does, and what its end
+	// starts belongs to the chain of this delivery.
+	if of.run = runOf(request.Started()); of.run != "" {
+		if err := s.nameRun(ctx, c.id, of.run); err != nil {
 			return of, err
 		}
 	}
 
-	ack, err := s.deps.Chats.Send(ctx, domain.Caller{User: domain.User{ID: c.trigger.OwnerID}}, message)
+	begun, err := s.targets.Start(ctx, request)
+	of.sessionID, of.chatID = begun.SessionID, begun.ChatID
 
-	return started{sessionID: message.SessionID, chatID: ack.ChatID}, err
+	return of, err
+}
+
+// runOf names a DAG run or an issue as the ends of runs do; chats have no name.
+func runOf(s target.Started) string {
+	switch s.Kind {
+	case target.DAG:
+		return "dag/" + s.SolutionID + "/" + s.RunID
+	case target.Issue:
+		return "issue/" + s.IssueID
+	default:
+		return ""
+	}
 }
 
 // Fail ends a delivery as failed, for an administrator or when its workflow is lost repeatedly.

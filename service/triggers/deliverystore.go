@@ -261,6 +261,12 @@ type started struct {
 	run       string
 }
 
+// nameRun records the run that a delivery is about to start.
+func (s *Store) nameRun(ctx context.Context, id, run string) error {
+	_, err := s.db.Pool.Exec(ctx, `UPDATE trigger_deliveries SET run = $2 WHERE id = $1 AND outcome IS NULL`, id, run)
+	return pg.Fault("name the run of a delivery", err)
+}
+
 // end writes the outcome of a delivery, unless it has one. A paused delivery is no longer counted:
 // it may come again.
 func (s *Store) end(ctx context.Context, id string, d decision, of started) error {

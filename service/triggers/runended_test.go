@@ -13,6 +13,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/schedule"
+	"everloop/domain/target"
 	"everloop/domain/trigger"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
@@ -60,7 +61,7 @@ func (s *followed) follow(rate int) string {
 	made, _, err := s.service.Create(s.t.Context(), s.owner, trigger.Spec{
 		Name: "f", Kind: trigger.RunEnded, On: []trigger.RunEvent{trigger.RunFailed}, Enabled: true, RateLimit: rate,
 		Source: &trigger.Source{Kind: trigger.SourceTask, ID: s.task.ID},
-		Target: trigger.DeliveryTarget{Kind: trigger.TargetPrompt, Prompt: "x"},
+		Target: target.Target{Kind: target.Prompt, Prompt: "x"},
 	}, "")
 	require.NoError(s.t, err)
 

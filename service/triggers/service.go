@@ -5,36 +5,28 @@
 package triggers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/target"
 	"everloop/domain/trigger"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/secrets"
+	"everloop/service/targets"
 )
-
-// Chats sends messages.
-type Chats interface {
-	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-}
-
-// Sessions creates sessions.
-type Sessions interface {
-	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
-}
 
 // Deps are the dependencies of New. All are required.
 type Deps struct {
-	DB       *pg.DB
-	Box      *secrets.Box // seals the secrets
-	Chats    Chats
-	Sessions Sessions
+	DB  *pg.DB
+	Box *secrets.Box // seals the secrets
 	// StartDelivery starts the workflow of a delivery unless it is open.
 	StartDelivery func(ctx context.Context, triggerID, deliveryID string) error
 	Logger        *slog.Logger
@@ -43,13 +35,23 @@ type Deps struct {
 // Service manages triggers and their deliveries.
 type Service struct {
 	*Store
-	deps   Deps
-	starts chan struct{} // one for each delivery that FollowRun starts
+	deps    Deps
+	targets *targets.Service // set by With
+	starts  chan struct{}    // one for each delivery that FollowRun starts
 }
 
 // New returns a new service.
 func New(deps Deps) *Service {
-	return &Service{NewStore(deps.DB), deps, make(chan struct{}, maxStarts)}
+	return &Service{Store: NewStore(deps.DB), deps: deps, starts: make(chan struct{}, maxStarts)}
+}
+
+// With returns the service with what checks and starts targets, which the API and the workers
+// have of their own.
+func (s *Service) With(started *targets.Service) *Service {
+	with := *s
+	with.targets = started
+
+	return &with
 }
 
 func purpose(triggerID string) string { return "trigger/" + triggerID }
@@ -160,8 +162,14 @@ func (s *Service) check(ctx context.Context, ownerID string, spec *trigger.Spec,
 		}
 	}
 
-	if of := spec.Target.SessionID; of != nil && (before.Target.SessionID == nil || *before.Target.SessionID != *of) {
-		own, err := s.OwnsSession(ctx, ownerID, *of)
+	return s.checkTargetOf(ctx, ownerID, spec, before)
+}
+
+// checkTargetOf checks that the owner can start a target that is new. One whose texts refer to the
+// event is checked when it starts.
+func (s *Service) checkTargetOf(ctx context.Context, ownerID string, spec *trigger.Spec, before trigger.Spec) error {
+	if of := spec.Target.SessionID; of != "" && of != before.Target.SessionID {
+		own, err := s.OwnsSession(ctx, ownerID, of)
 		if err != nil {
 			return err
 		}
@@ -171,7 +179,18 @@ func (s *Service) check(ctx context.Context, ownerID string, spec *trigger.Spec,
 		}
 	}
 
-	return nil
+	fixed := true
+
+	spec.Target.Map(func(_, text string) string {
+		fixed = fixed && len(target.References(text)) == 0
+		return text
+	})
+
+	if !fixed && spec.Target.Kind == target.DAG || reflect.DeepEqual(spec.Target, before.Target) {
+		return nil
+	}
+
+	return s.targets.Check(ctx, targets.Request{OwnerID: ownerID, Target: spec.Target, Title: spec.Name})
 }
 
 // checkSpec checks what needs no store, and cleans texts.
@@ -202,26 +221,28 @@ func checkSpec(spec *trigger.Spec) error {
 	return checkTarget(&spec.Target)
 }
 
-func checkTarget(t *trigger.DeliveryTarget) error {
-	t.Prompt = domain.CleanText(t.Prompt)
+func checkTarget(t *target.Target) error {
+	if err := t.Check("body.target"); err != nil {
+		return err
+	}
 
-	switch {
-	case t.Kind != trigger.TargetPrompt && t.Kind != trigger.TargetSession:
-		e := domain.Invalidf("body.target.kind", "must be prompt or session")
-		e.Code = "target_not_supported"
-
-		return e
-	case strings.TrimSpace(t.Prompt) == "":
+	*t = t.Map(func(_, text string) string { return domain.CleanText(text) })
+	if t.Kind.Chats() && strings.TrimSpace(t.Prompt) == "" {
 		return domain.Invalidf("body.target.prompt", "must not be empty")
-	case t.Kind == trigger.TargetSession && (t.SessionID == nil || *t.SessionID == ""):
-		return domain.Invalidf("body.target.session_id", "is required with kind session")
-	case t.Kind != trigger.TargetSession && (t.SessionID != nil || t.Delivery != ""):
-		return domain.Invalidf("body.target.session_id", "must not be set with kind %s", t.Kind)
-	case t.Kind == trigger.TargetSession && t.Delivery == "":
+	}
+
+	if t.Kind == target.Session && t.Delivery == "" {
 		t.Delivery = domain.DeliverEnqueue
 	}
 
-	return trigger.CheckTemplate("body.target.prompt", t.Prompt)
+	var err error
+
+	t.Map(func(field, text string) string {
+		err = cmp.Or(err, trigger.CheckTemplate("body.target."+field, text))
+		return text
+	})
+
+	return err
 }
 
 // Redeliver carries out a delivery again, as another attempt with the trigger as it is now.

@@ -5834,24 +5834,6 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        DeliveryTarget: {
-            /**
-             * @description With kind session: whether the message waits for the running chat (enqueue, the default) or joins it (steer).
-             * @enum {string}
-             */
-            delivery?: "enqueue" | "steer";
-            /**
-             * @description What a delivery starts: a prompt in a new session, or a message in an existing session.
-             * @enum {string}
-             */
-            kind: "prompt" | "agent" | "dag" | "issue" | "session";
-            /** @description The message, a template: {{body.NAME}}, {{headers.NAME}} and {{event}} are replaced. */
-            prompt?: string;
-            /** @description With kind session: the session that gets the message. */
-            session_id?: string;
-        } & {
-            [key: string]: unknown;
-        };
         DifferenceComponent: {
             /** @description Only in the second version. */
             added: components["schemas"]["Component"][];
@@ -8486,7 +8468,7 @@ export interface components {
             /** @description With kind run_ended: whose runs start it. */
             source?: components["schemas"]["Source"];
             /** @description What a delivery starts. */
-            target: components["schemas"]["DeliveryTarget"];
+            target: components["schemas"]["Target"];
         } & {
             [key: string]: unknown;
         };
@@ -11396,6 +11378,11 @@ export interface components {
              * @enum {string}
              */
             assignee_type?: "member" | "agent" | "squad";
+            /**
+             * @description Of session: whether the message waits for the running chat (enqueue, the default) or joins it (steer).
+             * @enum {string}
+             */
+            delivery?: "enqueue" | "steer";
             /** @description Of issue: the description; left out: the prompt of the task. */
             description?: string;
             /** @description Of dag: the inputs of the run. Of prompt and agent: texts that the message uses as {{input.NAME}}. */
@@ -11403,10 +11390,10 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description What is started: a message in a session, a production agent, the run of a DAG, or an issue.
+             * @description What is started: a message in a new session (of a task: also in its own), a production agent, the run of a DAG, an issue, or (triggers only) a message in an existing session.
              * @enum {string}
              */
-            kind: "prompt" | "agent" | "dag" | "issue";
+            kind: "prompt" | "agent" | "dag" | "issue" | "session";
             /** @description Of issue: the labels. */
             labels?: string[];
             /**
@@ -11416,11 +11403,13 @@ export interface components {
             priority?: "urgent" | "high" | "medium" | "low" | "none";
             /** @description Of issue: the project. */
             project?: string;
-            /** @description Of prompt and agent: the message. */
+            /** @description Of prompt, agent and session: the message. */
             prompt?: string;
+            /** @description Of session: the session that gets the message. */
+            session_id?: string;
             /** @description Of dag: the production solution of the DAG. */
             solution_id?: string;
-            /** @description Of issue: the title; left out: that of the task. */
+            /** @description Of issue: the title; left out: that of the task, or the name of the trigger. */
             title?: string;
             /**
              * Format: int64
@@ -11804,7 +11793,7 @@ export interface components {
             /** @description With kind run_ended: whose runs start it. */
             source: components["schemas"]["Source"] | null;
             /** @description What a delivery starts. */
-            target: components["schemas"]["DeliveryTarget"];
+            target: components["schemas"]["Target"];
             /**
              * Format: date-time
              * @description Time of its last change.
@@ -11832,7 +11821,7 @@ export interface components {
             /** @description With kind run_ended: whose runs start it. */
             source?: components["schemas"]["Source"];
             /** @description What a delivery starts. */
-            target?: components["schemas"]["DeliveryTarget"];
+            target?: components["schemas"]["Target"];
         } & {
             [key: string]: unknown;
         };
@@ -11892,7 +11881,7 @@ export interface components {
             /** @description With kind run_ended: whose runs start it. */
             source: components["schemas"]["Source"] | null;
             /** @description What a delivery starts. */
-            target: components["schemas"]["DeliveryTarget"];
+            target: components["schemas"]["Target"];
             /**
              * Format: date-time
              * @description Time of its last change.

@@ -1311,17 +1311,6 @@ class DeliveryPage(TypedDict):
     """Total number of entries."""
 
 
-class DeliveryTarget(TypedDict):
-    delivery: NotRequired[Literal["enqueue", "steer"]]
-    """With kind session: whether the message waits for the running chat (enqueue, the default) or joins it (steer)."""
-    kind: Literal["prompt", "agent", "dag", "issue", "session"]
-    """What a delivery starts: a prompt in a new session, or a message in an existing session."""
-    prompt: NotRequired[str]
-    """The message, a template: {{body.NAME}}, {{headers.NAME}} and {{event}} are replaced."""
-    session_id: NotRequired[str]
-    """With kind session: the session that gets the message."""
-
-
 class DifferenceComponent(TypedDict):
     added: list[Component]
     """Only in the second version."""
@@ -3115,7 +3104,7 @@ class NewTrigger(TypedDict):
     """With kind webhook: the secret, such as the signing secret of a Slack app; left out: a new one is generated."""
     source: NotRequired[Source]
     """With kind run_ended: whose runs start it."""
-    target: DeliveryTarget
+    target: Target
     """What a delivery starts."""
 
 
@@ -5127,12 +5116,16 @@ class Target(TypedDict):
     """Of issue: the user, agent instance or squad; an agent or a squad starts a run. Left out: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad"]]
     """Of issue: the type of assignee_id; left out: any."""
+    delivery: NotRequired[Literal["enqueue", "steer"]]
+    """Of session: whether the message waits for the running chat (enqueue, the default) or joins it (steer)."""
     description: NotRequired[str]
     """Of issue: the description; left out: the prompt of the task."""
     inputs: NotRequired[dict[str, Any]]
     """Of dag: the inputs of the run. Of prompt and agent: texts that the message uses as {{input.NAME}}."""
-    kind: Literal["prompt", "agent", "dag", "issue"]
-    """What is started: a message in a session, a production agent, the run of a DAG, or an issue."""
+    kind: Literal["prompt", "agent", "dag", "issue", "session"]
+    """What is started: a message in a new session (of a task: also in its own), a production agent, the run of a DAG, an issue, or
+    (triggers only) a message in an existing session.
+    """
     labels: NotRequired[list[str]]
     """Of issue: the labels."""
     priority: NotRequired[Literal["urgent", "high", "medium", "low", "none"]]
@@ -5140,11 +5133,13 @@ class Target(TypedDict):
     project: NotRequired[str]
     """Of issue: the project."""
     prompt: NotRequired[str]
-    """Of prompt and agent: the message."""
+    """Of prompt, agent and session: the message."""
+    session_id: NotRequired[str]
+    """Of session: the session that gets the message."""
     solution_id: NotRequired[str]
     """Of dag: the production solution of the DAG."""
     title: NotRequired[str]
-    """Of issue: the title; left out: that of the task."""
+    """Of issue: the title; left out: that of the task, or the name of the trigger."""
     version: NotRequired[int]
     """Of dag: the version to run; 0 or left out: the published one at that time."""
     workspace_id: NotRequired[str]
@@ -5417,7 +5412,7 @@ class Trigger(TypedDict):
     """The maximum number of deliveries in a minute."""
     source: Source | None
     """With kind run_ended: whose runs start it."""
-    target: DeliveryTarget
+    target: Target
     """What a delivery starts."""
     updated_at: str
     """Time of its last change."""
@@ -5438,7 +5433,7 @@ class TriggerChange(TypedDict):
     """Another secret; null: a new one is generated. The answer shows it."""
     source: NotRequired[Source]
     """With kind run_ended: whose runs start it."""
-    target: NotRequired[DeliveryTarget]
+    target: NotRequired[Target]
     """What a delivery starts."""
 
 
@@ -5478,7 +5473,7 @@ class TriggerWithSecret(TypedDict):
     """The secret by which requests prove their sender, if it is new. It is not shown again."""
     source: Source | None
     """With kind run_ended: whose runs start it."""
-    target: DeliveryTarget
+    target: Target
     """What a delivery starts."""
     updated_at: str
     """Time of its last change."""
