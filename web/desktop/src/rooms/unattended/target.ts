@@ -22,8 +22,7 @@ export interface Target {
 export const kinds: Record<Target['kind'], string> = { prompt: t('an agent with a prompt'), dag: t('a DAG'), issue: t('an issue on a board') };
 
 /** targetOf returns the form of a stored target. A DAG without inputs of its own gets the given ones. */
-export function targetOf(of: Stored | Schemas['DeliveryTarget'] | undefined, inputs: Record<string, unknown> = {}): Target {
-  const stored = of as Stored | undefined;
+export function targetOf(stored: Stored | undefined, inputs: Record<string, unknown> = {}): Target {
   return {
     kind: stored?.kind === 'dag' || stored?.kind === 'issue' ? stored.kind : 'prompt',
     dag: stored?.solution_id ?? '',
