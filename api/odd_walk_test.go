@@ -269,6 +269,7 @@ func TestCreated(t *testing.T) {
 
 	require.ElementsMatch(t, []string{
 		"POST /api/memories", "POST /api/user/api-keys/", "POST /api/scheduled-tasks", "POST /api/admin/users",
+		"POST /api/triggers",
 	}, created)
 }
 

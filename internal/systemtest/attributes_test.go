@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,14 @@ func TestWorkflows_searchAttributes(t *testing.T) {
 	require.NoError(t, runs.StartDeletion(t.Context(), domain.DeletedSession{SessionID: user, OwnerID: owner}))
 	require.NoError(t, runs.StartArchive(t.Context()))
 
+	s.exec(`
+		WITH made AS (
+			INSERT INTO triggers (id, owner_id, name, kind, source_kind, source_id, filter, target, enabled, rate_limit)
+			VALUES ('trigger', $1, 't', 'run_ended', 'task', 'x', '', '{}', true, 1) RETURNING id)
+		INSERT INTO trigger_deliveries (id, work_id, trigger_id, key, counted, event, headers, body_bytes)
+		SELECT 'delivery', 'w', id, 'k', true, 'e', '{}', 0 FROM made`, owner)
+	require.NoError(t, runs.StartTrigger(t.Context(), "trigger", "delivery"))
+
 	missing := workflowTypes{}
 	workflows.Register(missing)
 
@@ -155,7 +164,7 @@ func TestWorkflows_searchAttributes(t *testing.T) {
 			require.Equal(t, owner, has["OwnerId"], id)
 		}
 
-		if has["Kind"] != "archive" && has["Kind"] != "dag" {
+		if !slices.Contains([]string{"archive", "dag", "trigger"}, has["Kind"]) {
 			require.NotEmpty(t, has["SessionId"], id)
 		}
 

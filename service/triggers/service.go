@@ -199,6 +199,13 @@ func checkSpec(spec *trigger.Spec) error {
 	slices.Sort(spec.On)
 	spec.On = slices.Compact(spec.On)
 
+	switch source := spec.Source; {
+	case source != nil && source.Kind == "":
+		return domain.Invalidf("body.source.kind", "must not be empty")
+	case source != nil && source.ID == "":
+		return domain.Invalidf("body.source.id", "must not be empty")
+	}
+
 	switch {
 	case spec.Name == "":
 		return domain.Invalidf("body.name", "must not be empty")

@@ -197,7 +197,7 @@ var subjects = map[string]string{
 		SELECT coalesce(r.session_id, ''), ` + issueRunOwner + `, '', 'issue/' || r.issue_id
 		FROM   issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
 	"dag": `
-		SELECT '', r.owner_id, r.solution_id, coalesce('dag/' || p.solution_id || '/' || p.id, '')
+		SELECT '', r.owner_id, r.solution_id, coalesce('dag/' || p.solution_id || '/' || p.id, r.started_by, '')
 		FROM   dag_runs r LEFT JOIN dag_runs p ON p.id = r.parent_run WHERE r.id = $1`,
 	"trigger": `
 		SELECT coalesce(d.session_id, ''), t.owner_id, '', 'trigger/' || t.id

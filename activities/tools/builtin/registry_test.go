@@ -381,7 +381,7 @@ func TestSubmitPlan(t *testing.T) {
 		"backwards":  {[]map[string]any{step("2", "1"), step("1")}, ""},
 		"no steps":   {[]map[string]any{}, "at least 1 items"},
 		"same id":    {[]map[string]any{step("1"), step("1")}, `two steps have the id "1"`},
-		"unknown":    {[]map[string]any{step("1", "9")}, `which is no step`},
+		"unknown":    {[]map[string]any{step("1", "9")}, `which is not a step`},
 		"itself":     {[]map[string]any{step("1", "1")}, "circle"},
 		"circle":     {[]map[string]any{step("0"), step("1", "3"), step("2", "1"), step("3", "2")}, `from "1" on`},
 		"incomplete": {[]map[string]any{{"id": "1", "title": "T"}}, "steps.0: missing detail"},

@@ -35,8 +35,9 @@ func TestPurgedTables_areAllThatHoldSessions(t *testing.T) {
 		"cancelled_sends", // ids alone, for 30 days: a late message must not start a session's work again
 		"apps",            // a published app outlives its session
 		"scheduled_runs", "scheduled_tasks",
-		"dag_run_nodes", // with their run
-		"issue_runs",    // the record of a run outlives its session
+		"dag_run_nodes",      // with their run
+		"trigger_deliveries", // with their trigger
+		"issue_runs",         // the record of a run outlives its session
 	}
 	rows, err := db.Pool.Query(t.Context(), `
 		SELECT table_name::text FROM information_schema.columns
