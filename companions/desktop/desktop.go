@@ -50,7 +50,7 @@ func New(cfg Config) (*Service, error) {
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
 	mux.Handle("/hooks/", agent) // the addresses of triggers
-	mux.Handle("/apps/", agent) // published apps, which the agent serves in a sandboxed origin
+	mux.Handle("/apps/", agent)  // published apps, which the agent serves in a sandboxed origin
 
 	people := identity(cfg)
 	mux.Handle("/api/v1/auth/", people)
