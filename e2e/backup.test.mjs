@@ -159,7 +159,7 @@ test('what is no place for a restore is refused', async () => {
   for (const [name, content, want] of [
     ['damaged', damaged, /damaged/],
     ['cut', bytes.subarray(0, bytes.length - 10), /damaged/],
-    ['other', Buffer.from('not a backup'), /no backup of Everloop/],
+    ['other', Buffer.from('not a backup'), /not a backup of Everloop/],
   ]) {
     writeFileSync(join(scratch, name), content);
     const refused = await everloop(['restore', join(scratch, name)], { DATA_DIR: target });

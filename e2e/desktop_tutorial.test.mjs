@@ -132,7 +132,7 @@ describe('the tutorial', {
     await page.getByLabel('Title').fill('Report');
     await page.getByLabel('Prompt').fill(quoted(8));
     await page.getByRole('button', { name: 'Create' }).click();
-    await page.getByRole('button', { name: 'Run now' }).click();
+    await page.getByRole('button', { name: 'Run now' }).first().click();
     const runs = page.getByRole('region', { name: 'Runs' });
     await runs.getByText('completed', { exact: true }).waitFor();
     await picture(page, 'schedule');

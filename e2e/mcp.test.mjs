@@ -405,7 +405,7 @@ describe('in the sandbox', () => {
     const { gone, hang } = await eventually('the others have failed', async () => {
       const { items } = await fixture.rest.get(`/api/sessions/${view.session}/mcp-servers`);
       const found = Object.fromEntries(items.map((s) => [s.name, s]));
-      return /no protocol message/.test(found.noisy.error ?? '') && found.gone.status === 'failed' && found;
+      return /not a protocol message/.test(found.noisy.error ?? '') && found.gone.status === 'failed' && found;
     });
     assert.match(gone.error, /no-such-program/);
     assert.ok(['connecting', 'failed'].includes(hang.status), hang.status); // it is given up after half a minute

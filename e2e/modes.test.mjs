@@ -73,7 +73,7 @@ describe('planning', () => {
       calls.map((c) => c.status),
       Array(4).fill('error'),
     );
-    for (const [i, words] of [/two steps have the id/, /no step of the plan/, /circle/, /steps/].entries())
+    for (const [i, words] of [/two steps have the id/, /not a step of the plan/, /circle/, /steps/].entries())
       assert.match(calls[i].result, words);
     assert.equal(
       (await fixture.rest.messages(view.session)).some((m) => m.blocks.some((b) => b.type === 'plan')),
