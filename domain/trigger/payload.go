@@ -350,5 +350,3 @@ func ShownBody(body []byte) string {
 
 	return domain.SecretShapes.ReplaceAllString(domain.CleanText(string(cut)), redacted)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

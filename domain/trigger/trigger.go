@@ -4,6 +4,7 @@
 package trigger
 
 import (
+	"strconv"
 	"time"
 
 	"everloop/domain"
@@ -153,5 +154,5 @@ type Delivery struct {
 // MessageID returns the client_message_id of the message of a delivery. A delivery that is
 // repeated by hand has another attempt.
 func MessageID(deliveryID string, attempt int) string {
-	return "trigger/" + deliveryID + "/" + itoa(attempt)
+	return "trigger/" + deliveryID + "/" + strconv.Itoa(attempt)
 }

@@ -19,7 +19,7 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// Collect stores the regular files of a session's workspace that selects selects as a snapshot
+// Collect stores the regular files of a session's workspace for which selects returns true as a snapshot
 // with a name. Files in the service's own directory, links, pipes, sockets and devices are
 // not selected. More files or bytes than a unit of a run can pass on are a failure, and
 // nothing is stored.

@@ -53,8 +53,10 @@ export function TriggerForm({ trigger, close, made }: { trigger?: Trigger; close
     error instanceof EverloopError ? error.errors.find((one) => one.location.startsWith(`body.${field}`))?.message : undefined;
   const change = (part: Partial<typeof target>) => setTarget((was) => ({ ...was, ...part }));
   const body = (): Trigger['target'] => {
-    if (kind === 'session') return { kind, prompt: text, session_id: session, delivery };
-    if (kind === 'prompt') return { ...targetBody({ ...target, kind }, agent), prompt: text };
+    // The values that a message uses have no field here: those that were set over the API stay.
+    const inputs = trigger?.target.inputs && trigger.target.kind !== 'dag' ? { inputs: trigger.target.inputs } : {};
+    if (kind === 'session') return { kind, prompt: text, session_id: session, delivery, ...inputs };
+    if (kind === 'prompt') return { ...targetBody({ ...target, kind }, agent), prompt: text, ...inputs };
     return targetBody({ ...target, kind, description: text }, agent);
   };
   const save = useAction(async () => {
